@@ -8,7 +8,7 @@ import runpy
 import sys
 
 from .runtime.errors import suggestion
-from .runtime.output import say
+from .runtime.output import write_line
 from .runtime.program import COMMAND
 from .version import __version__
 
@@ -39,7 +39,7 @@ SUBCOMMANDS = {
 def usage() -> str:
     """Return what `esync --help` prints."""
     width = max(map(len, SUBCOMMANDS))
-    lines = [f"  {name:<{width}}  {about}" for name, (_, about) in SUBCOMMANDS.items()]
+    lines = [f"  {name:<{width}}  {summary}" for name, (_, summary) in SUBCOMMANDS.items()]
     return "\n".join(
         [
             f"usage: {COMMAND} SUBCOMMAND …",
@@ -62,10 +62,10 @@ def main() -> int:
     """
     first, *words = sys.argv[1:] or [""]
     if first in ("-h", "--help"):
-        say(usage(), sys.stdout)
+        write_line(usage(), sys.stdout)
         return 0
     if first == "--version":
-        say(f"{COMMAND} {__version__}", sys.stdout)
+        write_line(f"{COMMAND} {__version__}", sys.stdout)
         return 0
     if first not in SUBCOMMANDS:
         print(usage() if not first else _refusal(first), file=sys.stderr)

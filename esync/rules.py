@@ -159,8 +159,8 @@ def momentum_sgd(weights: Array, gradient: Array, gathered: Array | None, step: 
     gradient = step.decayed(gradient, weights)
     if step.momentum:
         gradient = 1 * gradient if gathered is None else gradient + step.momentum * gathered
-    keeps = step.momentum and step.scalars.get(RESET_MOMENTUM) != 1
-    return weights - step.learning_rate * gradient, gradient if keeps else None
+    has_momentum = step.momentum and step.scalars.get(RESET_MOMENTUM) != 1
+    return weights - step.learning_rate * gradient, gradient if has_momentum else None
 
 
 @declare("sgd", state_vectors=1)

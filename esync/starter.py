@@ -21,7 +21,7 @@ ONE_WORKER = "  - {host: localhost, device: cpu}\n"
 #: Seconds per iteration of the workers' devices, used in turn.
 STEP_TIMES = (0.1, 0.23, 0.9)
 #: Largest number of workers.
-MOST_WORKERS = 64
+MAX_WORKERS = 64
 
 
 class FileExistsAlreadyError(ExpectedError):
@@ -49,8 +49,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _workers(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= MOST_WORKERS:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a number from 1 to {MOST_WORKERS}")
+    if not text.isdecimal() or not 1 <= int(text) <= MAX_WORKERS:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number from 1 to {MAX_WORKERS}")
     return int(text)
 
 

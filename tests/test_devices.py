@@ -114,7 +114,7 @@ def test_device_memory_of_a_server_does_what_host_memory_does(device):
         kept, values = before.copy(), payload.copy()
         staged = memory.stage(values)
         values.fill(9)  # the request's memory is not the server's
-        start = memory.work_on(kept)
+        start = memory.to_array(kept)
         new = start + staged * (staged > 0) * 1e-9 + staged * (staged < 0)
         memory.undo_rounding(new, start, 1e-6)
         results.append(memory.fetch(new).copy())

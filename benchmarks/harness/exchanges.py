@@ -74,14 +74,14 @@ def exchanges(algorithm: Any, warm_up: int, rounds: int) -> None:
         if number == warm_up:
             print("warm", flush=True)
         trainer.world.recorder.take()
-        meter.take()
+        meter.read_delta()
         begun, processor = time.perf_counter(), time.process_time()
         trainer.step(1)
         seconds, processor = time.perf_counter() - begun, time.process_time() - processor
         phases = trainer.world.recorder.take()["time"].values()
         exchange = sum(phase.get(algorithm.exchange_phase, 0.0) for phase in phases)
         time.sleep(PAUSE)
-        sent, received = meter.take()
+        sent, received = meter.read_delta()
         figures = {"seconds": seconds, "exchange": exchange, "processor": processor}
         found.append({**figures, "sent": sent, "received": received})
     trainer.close()

@@ -75,7 +75,7 @@ def some_assigned(scalars: Mapping[str, float]) -> bool:
 
 
 class PendingAssignment:
-    """This worker's newest assignment, where each has local iterations.
+    """This worker's newest assignment of weights, in algorithms with local iterations.
 
     Until all workers have assigned the same, it counts as a part of this worker's local update.
     Then all begin the next round with the assigned weights.

@@ -85,7 +85,7 @@ class ESync(ModelAveraging):
         self._unasked, self._unasked_seconds = 0, 0.0  # iterations since the newest question, and what they took
         self._last = 0.0  # seconds of the newest iteration
         self._complete = True
-        self._unawaited = False  # whether rounds do not wait for this worker
+        self._aside = False  # whether rounds do not wait for this worker
 
     @classmethod
     @override
@@ -197,7 +197,7 @@ class ESync(ModelAveraging):
     def _begin_round(self, result: Result) -> None:
         super()._begin_round(result)
         if self._coordination is not None and not result.finished:
-            more: dict[str, Any] = {"aside": True} if self._unawaited else {}
+            more: dict[str, Any] = {"aside": True} if self._aside else {}
             if self._exchange_share is not None:
                 more["exchange"] = result.transfer
             self._coordination.reset(self._round_of_job(), members=self._members(result), **more)

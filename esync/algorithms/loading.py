@@ -97,8 +97,8 @@ def load(text: str, name: str | None = None) -> type[Algorithm]:
 
     The current folder can be imported from, and so can a file's own, but behind everything that is
     installed. A file is imported once, however often and under whatever path it is named. A class
-    without `@register` gets its own attribute `name`, or else its class name in lower case
-    (FedProx: fed-prox), and its class name as its label.
+    without `@register` is named by its attribute `name`, or else by its class name in lower case
+    (FedProx: fed-prox); its label is the class name.
 
     Args:
         text: `package.module:Class` or `file.py:Class`; `Outer.Inner` is a nested class.
@@ -156,9 +156,8 @@ def source(algorithm: type[Algorithm]) -> str:
 def is_at_fault(algorithm: type[Algorithm], error: BaseException) -> bool:
     """Return whether an exception has come out of the code of an outside algorithm.
 
-    Another worker in the place of this one would then fail in the same way. Failures of memory or
-    of a file do not count, nor does the failure of a base class's method that an overriding one
-    calls.
+    A replacement of this worker would then fail in the same way. Errors of memory or of files do not
+    count, nor do errors in a method of one of this package's classes that the algorithm calls.
     """
     if not isinstance(error, Exception) or isinstance(error, (MemoryError, OSError)):
         return False

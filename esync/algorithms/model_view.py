@@ -78,7 +78,7 @@ class Block:
         """The trained values, or float32 copies of float16 weights where the optimizer keeps them.
 
         Where an algorithm sends gradients, changed weights last until the next exchange brings the
-        servers'. Where it sends them sparsely, the array is read-only: the servers reckon with what
+        servers'. Where it sends them sparsely, the array is read-only: the servers rely on what
         each worker has.
         """
         copy = self._copy("weights")
@@ -88,7 +88,7 @@ class Block:
     @weights.setter
     def weights(self, values: np.ndarray) -> None:
         if self._source.fixed_weights:
-            raise RuntimeError("model.weights cannot be changed: the servers reckon with what this worker has")
+            raise RuntimeError("model.weights cannot be changed: the servers rely on what this worker has")
         self._assign("weights", values)
 
     @property
@@ -188,7 +188,7 @@ class Block:
 
 
 class ModelView(Block):
-    """This worker's model as NumPy sees it, for the time of one call of a hook.
+    """This worker's model as NumPy arrays, valid during one call of a hook.
 
     Each property is a flat float32 array in the order of the trainer's parameters (by name, where
     it was given those of `net.collect_params()`), and a copy that is made when it is first asked

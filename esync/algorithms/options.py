@@ -132,7 +132,7 @@ class OptionInfo:
     def meaning(self) -> tuple[Any, ...]:
         """Facts that must be equal where two algorithms share a flag.
 
-        A default of None adds nothing to the type.
+        Types that differ in `| None` only are equal.
         """
         kind, *bounds = get_args(self.kind)
         return self.flags, str(_without_none(kind)), str(bounds), self.metavar, self.help

@@ -12,12 +12,12 @@ from .options import Options, option
 
 #: Scalars by which workers with local iterations learn how much all have done in a round → how they
 #: are combined.
-ROUND_SAMPLES, MOST_SAMPLES = "round_samples", "most_samples"
-SCALARS: Mapping[str, str] = {ROUND_SAMPLES: "sum", MOST_SAMPLES: "maximum"}
+ROUND_SAMPLES, MAX_SAMPLES = "round_samples", "most_samples"
+SCALARS: Mapping[str, str] = {ROUND_SAMPLES: "sum", MAX_SAMPLES: "maximum"}
 
 Scaling = Literal["none", "linear", "sqrt"]
 #: The largest factor of a decay: beyond it, rates are no float32 numbers soon.
-MOST_FACTOR = 1e6
+MAX_FACTOR = 1e6
 
 
 def effective_workers(scalars: Mapping[str, float]) -> float | None:
@@ -33,7 +33,7 @@ def effective_workers(scalars: Mapping[str, float]) -> float | None:
     Returns:
         None where the scalars are not known.
     """
-    total, most = scalars.get(ROUND_SAMPLES, 0.0), scalars.get(MOST_SAMPLES, 0.0)
+    total, most = scalars.get(ROUND_SAMPLES, 0.0), scalars.get(MAX_SAMPLES, 0.0)
     return max(1.0, total / most) if most > 0 else None
 
 
@@ -54,9 +54,9 @@ def parse_decay(text: str) -> tuple[tuple[float, float], ...]:
             raise ValueError(f"{text!r}: {part!r} should be SHARE:FACTOR, 0.5:0.1 for instance") from None
     shares = [share for share, _ in steps]
     ascending = all(share < following for share, following in pairwise(shares))
-    if not ascending or not all(0 < share < 1 and 0 < factor <= MOST_FACTOR for share, factor in steps):
+    if not ascending or not all(0 < share < 1 and 0 < factor <= MAX_FACTOR for share, factor in steps):
         raise ValueError(
-            f"{text!r}: shares should ascend between 0 and 1, and factors be above 0, and {MOST_FACTOR:g} at most"
+            f"{text!r}: shares should ascend between 0 and 1, and factors be above 0, and {MAX_FACTOR:g} at most"
         )
     return tuple(steps)
 
@@ -125,5 +125,5 @@ class RateScalingOptions(RateDecayOptions):
             workers: n, the effective number of workers, at least 1.
             samples: that all workers together have trained on so far.
         """
-        full = {"none": 1.0, "linear": float(workers), "sqrt": math.sqrt(workers)}[self.lr_scaling]
-        return 1 + (full - 1) * min(1.0, samples / self.warmup_samples) if self.warmup_samples else full
+        full_factor = {"none": 1.0, "linear": float(workers), "sqrt": math.sqrt(workers)}[self.lr_scaling]
+        return 1 + (full_factor - 1) * min(1.0, samples / self.warmup_samples) if self.warmup_samples else full_factor

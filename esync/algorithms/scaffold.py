@@ -46,8 +46,7 @@ class SCAFFOLD(LocalSGD):
     class Options(LocalSGD.Options):
         """The options of local SGD, without those that do not fit control variates.
 
-        Every worker counts the same in their mean, and it comes with the weights that it belongs
-        to.
+        The mean of the control variates is not weighted, and is exchanged together with the weights.
         """
 
         weighting: Literal["uniform"] = option(

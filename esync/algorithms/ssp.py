@@ -30,8 +30,9 @@ class SSP(ASGD):
     elastic = False
 
     def specification(self) -> Specification:
-        """Ask for one step of the optimizer with every gradient, and for delayed answers.
+        """Ask for one step of the optimizer with every gradient, and for the bound on staleness.
 
-        A gradient is answered when its worker may go on.
+        The server applies a gradient at once, but delays its acknowledgement to a worker that is too
+        far ahead.
         """
         return self._optimizer_specification(synchronous=False, staleness=self.options.staleness)

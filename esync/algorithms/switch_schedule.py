@@ -97,7 +97,7 @@ class SwitchPlan:
     def since_switch(self, samples: float, together: float) -> float | None:
         """Return the samples trained asynchronously since the switch from BSP, as the schedule has it.
 
-        A detour uses the samples of the next asynchronous segments, and so they count for it.
+        Samples of a detour are taken from the next asynchronous segments and count as theirs.
 
         Args:
             samples: number of samples that all workers have used so far.
@@ -221,11 +221,11 @@ class Schedule:
             ends = [(share if self._kinds[0] else 1 - share) * samples, samples]
         frequencies: Sequence[int | None] = self.ckpt_frequency or [None] * len(ends)
         hypers: list[dict[str, float]] = [parse_hyper(text) for text in self.hparams] or [{}] * len(ends)
-        begins = [0.0, *ends]
+        starts = [0.0, *ends]
         segments = [
             ScheduleSegment(synchronous, end, frequency, hyper)
             for synchronous, begin, end, frequency, hyper in zip(
-                self._kinds, begins, ends, frequencies, hypers, strict=False
+                self._kinds, starts, ends, frequencies, hypers, strict=False
             )
             if end > begin  # a share of 0 or 1 leaves one of them out
         ]

@@ -56,8 +56,9 @@ class SyncSwitch(EveryIteration):
     its gradients are discarded, but its speed is still reported.
 
     A detour to asynchronous training (policy greedy) uses samples that the schedule has for its
-    asynchronous segments: a segment ends when its number of samples has been used in its own way,
-    and the run when its samples are used up. A detour ends before the asynchronous share does.
+    asynchronous segments. A synchronous segment ends when its number of samples has been used
+    synchronously, an asynchronous one when its number has been used asynchronously, and the run when
+    all samples have been used. A detour ends before the samples of the asynchronous segments do.
 
     Configuration policy (as in the published runs): batch n·B and learning rate n·η in BSP, B and η
     in ASP, the momentum's buffer kept as it is. It holds gradients (v ← μ·v + g; w ← w − rate·v),
@@ -119,7 +120,7 @@ class SyncSwitch(EveryIteration):
         straggler_window: int = option(
             config.STRAGGLER_WINDOW,
             ge=1,
-            le=config.STRAGGLER_WINDOW_MOST,
+            le=config.STRAGGLER_WINDOW_MAX,
             help="steps over which a worker's throughput is measured",
         )
         straggler_stride: int = option(config.STRAGGLER_STRIDE, ge=1, help="steps between two checks")

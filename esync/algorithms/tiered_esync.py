@@ -3,7 +3,7 @@
 The term "tier" is from TiFL (Chai et al., HPDC 2020) and FedAT (Chai et al., SC 2021), which group
 clients by measured speed. Here there is one model and one sequence of rounds, those of the first
 tier, with ESync's rule among its workers. A worker of a slower tier sends its update relative to
-the weights it began with; the next round adds it with the weight of any worker of that round.
+the weights it began with. The next round includes it in its mean like the updates of the first tier.
 """
 
 import logging
@@ -81,7 +81,7 @@ class TieredESync(ESync):
     def __init__(self, *values: Any, **settings: Any) -> None:
         super().__init__(*values, **settings)
         self._tier = 0
-        self._resting = False  # whether this worker is left out
+        self._resting = False  # whether this worker is left out: it sends nothing for now
         self._returns = False  # whether rounds wait for it again after the exchange under way
         self._probes = 0
 
@@ -116,9 +116,9 @@ class TieredESync(ESync):
         if self.exchange is None:
             raise RuntimeError("the algorithm has not been started")
         aside = answer.tier > 0 or answer.left_out
-        if (aside and not self._unawaited) or (answer.left_out and not self._resting):
+        if (aside and not self._aside) or (answer.left_out and not self._resting):
             self.exchange.step_aside(resting=answer.left_out)
-            self._unawaited = True
+            self._aside = True
             report_event(ASIDE, aside=True, text=self._left_out_line(answer) if answer.left_out else "")
         self._tier, self._resting = answer.tier, answer.left_out
 
@@ -126,13 +126,13 @@ class TieredESync(ESync):
         return super()._due() and not self._resting
 
     def _payload(self, vectors: Mapping[str, Source]) -> Payload:
-        self._returns = self._unawaited and self._tier == 0
-        use = Use.BACK if self._returns else Use.UNAWAITED if self._unawaited else Use.AS_AGREED
+        self._returns = self._aside and self._tier == 0
+        use = Use.BACK if self._returns else Use.UNAWAITED if self._aside else Use.AS_AGREED
         return replace(super()._payload(vectors), control=Control(use))
 
     def _begin_round(self, result: Result) -> None:
         if self._returns and result.used:
-            self._unawaited = False
+            self._aside = False
             report_event(ASIDE, aside=False)
         self._returns = False
         self.left_out = result.aside

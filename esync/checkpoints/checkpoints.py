@@ -292,8 +292,8 @@ class Checkpoints:
     def take_over(self, resume_at: int) -> None:
         """Go on from the dead worker's newest part of this run, as a replacement in a running job.
 
-        The states of the local optimizer and of the algorithm, and what is tracked, are restored
-        from it; the model and the round are the job's. Parts up to `resume_at`, the round that the
+        The states of the local optimizer, of the algorithm and of all tracked objects are restored
+        from it, but not the model and the round, which the servers have. Parts up to `resume_at`, the round that the
         job itself has gone on from, belong to this run whichever job wrote them.
         """
         try:

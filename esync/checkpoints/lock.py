@@ -115,8 +115,8 @@ class RankLock:
     def sign(self, job: int) -> None:
         """Write down for which job this process writes.
 
-        A replacement goes on without the lock where its predecessor, which hangs or whose machine
-        has vanished, still has it: the lock is the same job's.
+        A replacement writes without the lock if its predecessor, which hangs or whose machine has
+        vanished, still holds it.
 
         Raises:
             CheckpointError: another job has it, or the directory cannot be written.

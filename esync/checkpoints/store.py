@@ -1,12 +1,12 @@
 """Checkpoints on disk: folders `round-N` with one part per worker, each whole or absent.
 
-A part is some data files and `worker-R.json`, which says what the part is and has the size and the
-SHA-256 of each data file, and its own. It is written last, and deleted first. Every file is written
-beside its place, flushed to the disk and renamed; data files are on the disk under their names
-before the JSON file is, and stay until it is gone from there, so that a part is whole or absent
-after a power cut, too. It counts as written when its JSON file is on the disk. Workers on one file
-system share the folders, and each touches the files of its own part only; workers on different
-machines may each have folders of their own.
+A part consists of data files and of `worker-R.json`, which describes the part and contains the size
+and the SHA-256 of each data file, and a SHA-256 of itself. The JSON file is written last and deleted
+first. Every file is written under a temporary name, flushed to the disk and renamed. The data files
+are on the disk whenever the JSON file is, so that a part is whole or absent after a power cut, too.
+A part counts as written when its JSON file is on the disk. Workers on one file system share the
+folders, and each touches the files of its own part only; workers on different machines may each
+have folders of their own.
 """
 
 import hashlib
@@ -249,9 +249,9 @@ def _sealed(content: dict[str, Any]) -> dict[str, Any]:
 
 def _write(path: Path, writer: Writer) -> dict[str, Any]:
     """Write a file; return its size and checksum."""
-    with atomic_path(path) as beside:
-        writer(beside)
-        return {"bytes": beside.stat().st_size, "sha256": _digest(beside)}
+    with atomic_path(path) as temporary:
+        writer(temporary)
+        return {"bytes": temporary.stat().st_size, "sha256": _digest(temporary)}
 
 
 def _write_text(path: Path, text: str) -> None:

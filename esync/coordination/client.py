@@ -140,7 +140,7 @@ class StateServerClient:
         if rejoin:
             message["rejoin"] = True
         if members is not None:
-            if len(members) <= LISTED_MOST:
+            if len(members) <= MAX_LISTED:
                 message["members"] = list(members)
             else:
                 message["present"] = as_text(members)
@@ -152,7 +152,7 @@ class StateServerClient:
         self.round = round
 
     def report_steps(self, since: int, steps: int, seconds: float) -> Handle[PolicyDirective]:
-        """Tell how long steps took (see `Coordination.tell`), and wait for the answer.
+        """Tell how long steps took (see `Coordination.report_steps`), and wait for the answer.
 
         Raises:
             StateServerError: no answer for longer than the patience lasts, or a refusal.
@@ -207,7 +207,7 @@ class StateServerClient:
 
 #: Up to this many ranks are listed one by one, as earlier state servers expect them: 1,000 take
 #: 6 kB of a request.
-LISTED_MOST = 1000
+MAX_LISTED = 1000
 
 
 def as_text(members: Collection[int]) -> str:

@@ -24,7 +24,7 @@ from typing import Any
 from .. import config
 from .decision import NOT_READY, READY, ExchangeDecision, automatic_epsilon, decide
 from .records import Ranking, Record
-from .tiers import Division, TierSettings, decide_unawaited, iterations_for
+from .tiers import Division, TierSettings, decide_aside, iterations_for
 
 #: Attributes that are not part of a coordinator's saved state, because they can be rebuilt.
 UNSAVED = ("_lock", "_records", "_ranking", "_division")
@@ -324,7 +324,7 @@ class Coordinator:
         if not record.ready:
             unknown = self._absent if not division.aside else {*self._absent, *division.aside}
             slowest, epsilon = self._ranking.slowest(unknown), self._epsilon(record)
-            how = decide_unawaited if rank in division.aside else decide
+            how = decide_aside if rank in division.aside else decide
             decision = how(slowest, record, self._round, self.slowest_iterations, epsilon, now)
             record.ready = decision.ready
         return replace(decision, tier=tier)

@@ -16,7 +16,7 @@ def iterations_per_exchange(
     iteration_seconds: float,
     overlap: bool = False,
     share: float = config.AUTO_EXCHANGE_SHARE,
-    most: int = config.AUTO_MOST_ITERATIONS,
+    most: int = config.AUTO_MAX_ITERATIONS,
 ) -> int:
     """Return the fewest local iterations per exchange that keep the time for exchanges small.
 

@@ -111,13 +111,13 @@ class Ranking:
         """Return the record of the slowest worker that takes part, of the lowest rank among equals.
 
         Args:
-            absent: ranks that do not take part; if these are all ranks, all count.
+            absent: ranks that do not take part; ignored if all ranks are absent.
         """
         heap, records = self._heap, self._records
         while True:
             if not heap or len(heap) > 4 * len(records):
-                away = set(absent) if len(absent) < len(records) else set()
-                heap[:] = [(-record.speed_rank, record.rank) for record in records if record.rank not in away]
+                ignored = set(absent) if len(absent) < len(records) else set()
+                heap[:] = [(-record.speed_rank, record.rank) for record in records if record.rank not in ignored]
                 heapify(heap)
             negative, rank = heap[0]
             record = records[rank]

@@ -26,7 +26,7 @@ class Detection:
     """The conditions under which a worker counts as a straggler.
 
     Attributes:
-        window: steps of which the throughput is computed; config.STRAGGLER_WINDOW_MOST at most.
+        window: steps of which the throughput is computed; config.STRAGGLER_WINDOW_MAX at most.
         stride: steps from one check to the next. With half a window, a single slow step affects two
             checks.
         raise_after: suspect checks in a row after which a worker is a straggler.
@@ -46,8 +46,8 @@ class Detection:
         for name in ("window", "stride", "raise_after", "clear_after"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} should be 1 or more, not {getattr(self, name)}")
-        if self.window > config.STRAGGLER_WINDOW_MOST:
-            raise ValueError(f"window should be at most {config.STRAGGLER_WINDOW_MOST} steps, not {self.window}")
+        if self.window > config.STRAGGLER_WINDOW_MAX:
+            raise ValueError(f"window should be at most {config.STRAGGLER_WINDOW_MAX} steps, not {self.window}")
         if self.sigmas < 0 or not 0 < self.floor <= 1:
             raise ValueError(f"sigmas {self.sigmas} should be 0 or more, and floor {self.floor} above 0, at most 1")
 

@@ -73,12 +73,12 @@ def divide(paces: Mapping[int, float], before: Mapping[int, int]) -> dict[int, i
         slower: list[int] = []
         for rank in rest:
             if rank not in before:
-                reached = limit
+                bound = limit
             elif before[rank] <= tier:
-                reached = limit * (1 + config.TIER_HYSTERESIS)
+                bound = limit * (1 + config.TIER_HYSTERESIS)
             else:
-                reached = limit * (1 - config.TIER_HYSTERESIS)
-            if paces[rank] <= reached:
+                bound = limit * (1 - config.TIER_HYSTERESIS)
+            if paces[rank] <= bound:
                 tiers[rank] = tier
             else:
                 slower.append(rank)
@@ -120,12 +120,12 @@ def iterations_for(exchange: float, pace: float, share: float, before: int) -> i
         share: s, between 0 and 1.
         before: the present number.
     """
-    needed = min(exchange * (1 - share) / (share * pace), config.SLOWEST_ITERATIONS_MOST)
+    needed = min(exchange * (1 - share) / (share * pace), config.SLOWEST_ITERATIONS_MAX)
     least = before * (1 - config.SLOWEST_ITERATIONS_SPARE)
     return before if least <= needed <= before else max(1, math.ceil(needed))
 
 
-def decide_unawaited(
+def decide_aside(
     slowest: Record, record: Record, round: int, slowest_iterations: int, epsilon: float, now: float
 ) -> ExchangeDecision:
     """Answer a worker of a slower tier: READY if another iteration would end after the round.

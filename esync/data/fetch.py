@@ -95,15 +95,15 @@ def fetch(
     if not faults(entry, data_dir):
         _print(f"{entry.name}: already in {folder}, and whole")
         return folder
-    with _alone_in(folder):
-        todo = faults(entry, data_dir)
-        for file, fault in todo.items():
+    with _locked_folder(folder):
+        missing = faults(entry, data_dir)
+        for file, fault in missing.items():
             if (folder / file.name).exists():
                 _print(f"{folder / file.name}: {fault}; it will be replaced")
         wants_package = source == "apt" or (source == "auto" and entry.debian_package and not mirrors)
-        if todo and wants_package:
+        if missing and wants_package:
             try:
-                _from_package(entry.debian_package, todo, folder)
+                _from_package(entry.debian_package, missing, folder)
             except DataError as error:
                 if source == "apt":
                     raise
@@ -112,8 +112,8 @@ def fetch(
         missing = faults(entry, data_dir)
         if isinstance(entry, CifarEntry):
             if missing:
-                take = partial(_from_archive, entry, missing, folder, timeout)
-                _from_mirrors(places, folder / entry.archive.name, take, pause)
+                download = partial(_from_archive, entry, missing, folder, timeout)
+                _from_mirrors(places, folder / entry.archive.name, download, pause)
         else:
             for file in missing:
                 _from_mirrors(places, folder / file.name, partial(_one_file, file, folder, timeout), pause)
@@ -138,7 +138,7 @@ def _from_package(package: str, files: Iterable[AnyFile], folder: Path) -> None:
             _print(f"{folder / file.name}: from the Debian package {package}")
 
 
-def _from_mirrors(mirrors: Sequence[str], target: Path, take: Callable[[str], None], pause: float) -> None:
+def _from_mirrors(mirrors: Sequence[str], target: Path, download: Callable[[str], None], pause: float) -> None:
     """Download from the first working mirror; each of them is tried several times."""
     failures: dict[str, DataError] = {}
     for attempt in range(config.FETCH_ATTEMPTS):
@@ -147,7 +147,7 @@ def _from_mirrors(mirrors: Sequence[str], target: Path, take: Callable[[str], No
         for mirror in mirrors:
             url = f"{mirror.rstrip('/')}/{target.name}"
             try:
-                take(url)
+                download(url)
             except DataError as error:
                 failures[url] = error
                 _print(f"{error} (try {attempt + 1} of {config.FETCH_ATTEMPTS})")
@@ -168,34 +168,34 @@ def _one_file(file: AnyFile, folder: Path, timeout: float, url: str) -> None:
 def _from_archive(entry: CifarEntry, files: Iterable[AnyFile], folder: Path, timeout: float, url: str) -> None:
     """Download an archive beside the files, and extract the missing ones."""
     missing = {file.name: file for file in entry.files if file in set(files)}
-    beside = folder / f".{entry.archive.name}"
+    temporary = folder / f".{entry.archive.name}"
     try:
-        with open(beside, "wb") as out:
+        with open(temporary, "wb") as out:
             out.writelines(download(url, entry.archive, timeout))
-        for file, content in members(beside, missing):
+        for file, content in members(temporary, missing):
             _place([content], file, folder, origin=f"{url}: {file.name}")
             del missing[file.name]
             _print(f"{folder / file.name}: from {url}")
         if missing:
             raise DataError(url, f"holds no {', '.join(missing)}")
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def _place(chunks: Iterable[bytes], file: AnyFile, folder: Path, origin: str) -> None:
     """Write a file under a temporary name, check it, and rename it; remove it on failure."""
     for leftover in leftovers(folder / file.name):  # the caller has locked this folder
         leftover.unlink()
-    with atomic_path(folder / file.name) as beside:
-        with open(beside, "wb") as out:
+    with atomic_path(folder / file.name) as temporary:
+        with open(temporary, "wb") as out:
             out.writelines(chunks)
-        if fault := file.fault(beside):
+        if fault := file.fault(temporary):
             raise DataError(origin, fault)
     flush_folder(folder)
 
 
 @contextlib.contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
+def _locked_folder(folder: Path) -> Iterator[None]:
     """Create the folder, and lock it against other fetches until this process ends."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     path, risk = folder.with_name(f".{folder.name}.lock"), f"no other fetch fills {folder}"

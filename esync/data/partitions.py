@@ -85,7 +85,7 @@ def needs_speeds(spec: str) -> bool:
 
 
 def with_speeds(spec: str, step_times: Sequence[float]) -> str:
-    """Replace the devices' speeds in a partition by weights; return other partitions unchanged.
+    """Replace the word `speed` in a partition by each worker's weight; return other partitions unchanged.
 
     The weight of the slowest device is 1.
 

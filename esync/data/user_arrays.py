@@ -18,7 +18,7 @@ LabeledSamples: TypeAlias = tuple[np.ndarray, np.ndarray]
 #: Valid samples, for messages and help texts.
 SAMPLES = "uint8 images of values 0 to 255, or float16, float32 or float64, which networks get as they are"
 #: Largest number of colour planes; an axis of this length or shorter is the axis of colours.
-MOST_CHANNELS = 4
+MAX_CHANNELS = 4
 #: Without a test set, every n-th sample of each class is set aside for it.
 TEST_EVERY = 10
 
@@ -138,7 +138,7 @@ def _check_samples(where: str, samples: np.ndarray, labels: np.ndarray) -> Label
 def _channels_first(where: str, samples: np.ndarray) -> np.ndarray:
     """Move the axis of colours before height and width; grey images have none."""
     if samples.ndim == 4:
-        first, last = (samples.shape[axis] <= MOST_CHANNELS for axis in (1, 3))
+        first, last = (samples.shape[axis] <= MAX_CHANNELS for axis in (1, 3))
         if first and last:
             raise DataError(
                 where,

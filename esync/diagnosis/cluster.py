@@ -98,8 +98,8 @@ def _far_hosts(
 
 def _problem_of_host(sentence: str) -> Finding:
     """Convert an error of launch, "host NAME: problem; remedy", to a finding."""
-    beginning, colon, rest = sentence.partition(": ")
-    if not colon or " " in beginning.removeprefix("host "):
-        beginning, rest = "network", sentence
+    subject, colon, rest = sentence.partition(": ")
+    if not colon or " " in subject.removeprefix("host "):
+        subject, rest = "network", sentence
     problem, _, remedy = rest.partition("; ")
-    return Finding(beginning, "problem", problem, remedy)
+    return Finding(subject, "problem", problem, remedy)

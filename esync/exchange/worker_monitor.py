@@ -111,7 +111,7 @@ class WorkerMonitor:
         if now - self._checked_at < CHECK_EVERY and not round_state.over:
             return
         self._checked_at = now
-        for rank in self._detector.look(self._peers.connected(), now):
+        for rank in self._detector.observe(self._peers.connected(), now):
             if rank in round_state.left:
                 self._detector.forget(rank)
                 self._peers.discard(rank)

@@ -1,8 +1,8 @@
 """The kinds of a network's parameters: trained ones, statistics, and constants.
 
 Values are exchanged as float32. Untrained parameters of types that float32 would round (integers,
-booleans, float64) are constants: they are not exchanged, but compared at the start. Trained ones of
-these types raise an error.
+booleans, float64) are constants: they are not exchanged, but compared at the start. Trained
+parameters of these types raise an error.
 """
 
 import hashlib
@@ -63,7 +63,7 @@ def check_types(parameters: Iterable[Any], algorithm: str) -> None:
     """Check that an exchange does not round parameters that change in training.
 
     Raises:
-        UnsuitableParametersError: it would round one.
+        UnsuitableParametersError: an exchange would round a parameter.
     """
     for parameter in parameters:
         kind = np.dtype(parameter.dtype)

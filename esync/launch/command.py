@@ -204,13 +204,13 @@ def _run(job: LaunchPlan, agents: AgentPool, options: argparse.Namespace) -> Run
         screen = view.choose(title, options.quiet, options.follow)
         with closing(screen):
             for remark in job.remarks:
-                screen.say(remark)
+                screen.print(remark)
             restarts = options.max_restarts if job.options.collective == "ps" else 0  # nobody can take a rank's place
             outcome = Supervisor(job, folders.processes, screen, restarts, options.wait_for_host).run()
-            not_here = gather(job, agents, folders.nonce, screen.say)
+            not_here = gather(job, agents, folders.nonce, screen.print)
             if outcome.ok:  # the job does not need the logs of hosts that it has gone on without
                 for name in not_here.keys() & set(outcome.lost_hosts):
-                    screen.say(not_here.pop(name))
+                    screen.print(not_here.pop(name))
             missing = list(not_here.values())
         figures = None
         earlier: list[str] = []

@@ -80,17 +80,17 @@ def texts_of(answer: Mapping[str, Any]) -> dict[str, str]:
 
 def unpack(texts: Mapping[str, str], folder: Path) -> None:
     """Write the logs of a host (device/file → text), each device's folder as a whole."""
-    beside = folder.with_name(f".{folder.name}.copy-{os.getpid()}")
+    temporary = folder.with_name(f".{folder.name}.copy-{os.getpid()}")
     try:
         for name, text in texts.items():
             if not LOG_NAME.fullmatch(name):
                 raise ValueError(f"{name!r} is not a name of a log")
-            (beside / name).parent.mkdir(parents=True, exist_ok=True)
-            (beside / name).write_text(text, encoding="utf-8", errors="surrogateescape")
-        for device in sorted(beside.iterdir()) if texts else []:
+            (temporary / name).parent.mkdir(parents=True, exist_ok=True)
+            (temporary / name).write_text(text, encoding="utf-8", errors="surrogateescape")
+        for device in sorted(temporary.iterdir()) if texts else []:
             _install(device, folder / device.name)
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _install(arrived: Path, target: Path) -> None:

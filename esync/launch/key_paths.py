@@ -1,7 +1,7 @@
 """Find and replace a value in a description by its key path, such as workers.0.simulate.jitter.
 
-Sections have fixed keys, which can be set even where the file leaves them out. Lists have the
-entries of the file. Mappings, such as `network.hosts`, accept new keys.
+Sections have fixed keys, which can be set even where the file leaves them out. Entries of a list
+can be set only if the file has them. Mappings, such as `network.hosts`, accept new keys.
 """
 
 import copy
@@ -98,5 +98,5 @@ def _plain(annotation: Any) -> Any:
 
 
 def _missing(key_path: str, path: KeyPath, reason: str) -> UnknownKeyError:
-    at = ".".join(map(str, path)) or "a description"
-    return UnknownKeyError(f"{key_path}: there is no such place in the description: {at} {reason}")
+    section = ".".join(map(str, path)) or "a description"
+    return UnknownKeyError(f"{key_path}: there is no such place in the description: {section} {reason}")

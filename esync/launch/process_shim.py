@@ -27,7 +27,7 @@ from .heartbeat_pipe import KILL, NO_CONNECTION, TERMINATE, OrderReader
 #: Line that is printed when the command is about to start.
 STARTED = "@started"
 #: Largest exit code that the shim passes on; 255 is ssh's own.
-MOST = 254
+MAX_CODE = 254
 TICK = 1.0
 #: Seconds to wait for the request.
 FIRST_REQUEST = 30.0
@@ -65,7 +65,7 @@ class ShimmedProcess:
         """Become the parent of descendants whose parent ends, so that none of them escapes (Linux)."""
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
-    def awake(self) -> None:
+    def clear_wakeups(self) -> None:
         """Discard the bytes by which signals have woken this process."""
         with contextlib.suppress(BlockingIOError):
             os.read(self.wake, 4096)
@@ -104,7 +104,7 @@ class ShimmedProcess:
             for number in children():
                 os.kill(number, signal.SIGKILL)
             time.sleep(0.01)
-        return 128 - code if code < 0 else min(code, MOST)
+        return 128 - code if code < 0 else min(code, MAX_CODE)
 
 
 def children() -> list[int]:
@@ -147,7 +147,7 @@ def _attend(process: ShimmedProcess, reader: OrderReader, lease: float, grace: f
     deadline, cut_off = 0.0, False
     while not process.ended():
         orders = reader.listen(TICK, process.wake)
-        process.awake()
+        process.clear_wakeups()
         if TERMINATE in orders:
             process.terminate()
         if KILL in orders or (deadline and time.monotonic() > deadline):

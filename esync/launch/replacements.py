@@ -82,9 +82,10 @@ class Replacements:
     def repeats(self, process: Process) -> bool:
         """Return whether a process has failed like the one that it replaced.
 
-        That is, with the same exception, after as many rounds or in its first ones. The error is
-        then most likely in the program or its data, and another replacement would fail, too. With
-        --elastic the answer is always False, because the servers expect all replacements.
+        Both have failed with the same exception, either after equally many rounds or each in its
+        first rounds. The error is then most likely in the program or its data, and another
+        replacement would fail, too. With --elastic the answer is always False, because the
+        servers expect all replacements.
         """
         if process.error is None or self.elastic:
             return False
@@ -130,8 +131,8 @@ class Replacements:
             return Verdict.FAIL  # it would fail again, or it has ended the whole job
         if self.count(spec.name) < self.restarts and not self.repeats(process):
             return Verdict.REPLACE
-        unawaited = process.events.get(progress.ASIDE, {}).get("aside", False)
-        return Verdict.GO_ON if self.elastic or unawaited else Verdict.FAIL
+        aside = process.events.get(progress.ASIDE, {}).get("aside", False)
+        return Verdict.GO_ON if self.elastic or aside else Verdict.FAIL
 
     def supervised(self, spec: ProcessSpec) -> ProcessSpec:
         """Return the process to start; a worker's environment has its number of replacements left."""

@@ -123,8 +123,8 @@ def start_module(host: Host, module: str) -> list[str]:
 
 def first_lines(host: Host, environment: Mapping[str, str]) -> bytes:
     """Return the environment of a process on a host, in the form that `start_module` reads."""
-    passed_on = {name: value for name, value in os.environ.items() if COMMON_VARIABLES.fullmatch(name)}
-    variables = {**passed_on, **host.entry.env, **environment}
+    inherited = {name: value for name, value in os.environ.items() if COMMON_VARIABLES.fullmatch(name)}
+    variables = {**inherited, **host.entry.env, **environment}
     lines = [f"{name}={value}\n" for name, value in variables.items() if "\n" not in value]
     return os.fsencode("".join([*lines, "\n"]))
 

@@ -80,7 +80,7 @@ class Supervisor:
             if self._over:
                 return
             process = Process(
-                self._replacements.supervised(spec), self._log_of(spec), self._view.process_line, self._view.say
+                self._replacements.supervised(spec), self._log_of(spec), self._view.process_line, self._view.print
             )
             self._processes.append(process)
             limit = time.monotonic() + self._plan.options.start_timeout
@@ -177,7 +177,7 @@ class Supervisor:
         self._retry_unreachable()
         self._show()
         if text := self._silence.announcement(self._processes):
-            self._view.say(text)
+            self._view.print(text)
 
     def _check(self) -> None:
         """Read the processes' output until the next tick, and handle those that have ended."""
@@ -203,7 +203,7 @@ class Supervisor:
                 self._unreachable.host_answers(process)
                 if done or process.settled:
                     seconds = self._unreachable.rejoined(process)
-                    self._view.say(f"{process.spec.name} ({process.spec.where}) is back after {seconds:.0f} s")
+                    self._view.print(f"{process.spec.name} ({process.spec.where}) is back after {seconds:.0f} s")
 
     def _handle_end(self, process: Process) -> None:
         assert process.exit_code is not None
@@ -230,10 +230,10 @@ class Supervisor:
             return
         self._unreachable.forget(name)
         if process.spec.role in ("server", "scheduler") and self._servers_unneeded:
-            self._view.say(f"{name} ({process.spec.where}) {how}: the run is finished, and nobody needs it any more")
+            self._view.print(f"{name} ({process.spec.where}) {how}: the run is finished, and nobody needs it any more")
             return
         if verdict is Verdict.IGNORE:
-            self._view.say(f"{name} ({process.spec.where}) {how} after it had done its work")
+            self._view.print(f"{name} ({process.spec.where}) {how} after it had done its work")
             return
         worker = process.spec.role == "worker" and progress.LEFT not in process.events
         if self._finished and worker and not self._over:
@@ -243,7 +243,7 @@ class Supervisor:
             at = time.monotonic() - self._began
             self._replacements.made.append(Replacement(name, how, at, error=process.error))
             count = self._replacements.count(name)
-            self._view.say(
+            self._view.print(
                 f"{name} ({process.spec.where}) {how}{last}; starting a replacement "
                 f"({count} of at most {self._replacements.restarts}), output in {process.log}"
             )
@@ -255,7 +255,7 @@ class Supervisor:
         """Go on without a process; fail the job if the others cannot, or no worker runs."""
         if may_go_on and self._running("worker"):
             self._replacements.lost.append(process.spec.name)
-            self._view.say(f"{process.spec.name} ({process.spec.where}) {how}{last}; the others go on without it")
+            self._view.print(f"{process.spec.name} ({process.spec.where}) {how}{last}; the others go on without it")
         else:
             self._outcome.failures.append(self._failure(process, how))
 
@@ -276,19 +276,19 @@ class Supervisor:
     def _report_latecomer(self, process: Process, how: str) -> None:
         """Report a worker that was missing when the run finished.
 
-        Worker 0, which writes the model, is a failure of the job.
+        If it is worker 0, which writes the model, the job has failed.
         """
         if is_worker_0(process):
             reason = f"{how}: the run was finished, but worker 0 had gone: {progress.WITHOUT_FINAL_MODEL}"
             self._outcome.failures.append(self._failure(process, reason))
         else:
-            self._view.say(f"{process.spec.name} ({process.spec.where}) {how}: the run is finished")
+            self._view.print(f"{process.spec.name} ({process.spec.where}) {how}: the run is finished")
 
     def _restart(self, process: Process, spec: ProcessSpec) -> None:
         """Start the replacement of a process, with its output in the same file."""
         process.close()
         self._processes.remove(process)
-        self._processes.append(Process(spec, process.log, self._view.process_line, self._view.say, restarted=True))
+        self._processes.append(Process(spec, process.log, self._view.process_line, self._view.print, restarted=True))
 
     def _await_host(self, process: Process, how: str, last: str) -> None:
         """Schedule the restart of a process that has lost its connection, until its host or a spare one answers."""
@@ -296,7 +296,7 @@ class Supervisor:
         if name not in self._unreachable:
             at = time.monotonic() - self._began
             self._replacements.made.append(Replacement(name, how, at, counted=False))
-            self._view.say(
+            self._view.print(
                 f"{name} ({process.spec.where}) {how}{last}; starting a replacement as soon as a host answers, "
                 f"output in {process.log}"
             )
@@ -313,7 +313,7 @@ class Supervisor:
         for spec in self._unreachable.due():
             self._restart(self._newest(spec.name), spec)
         for sentence in self._unreachable.announcements():
-            self._view.say(sentence)
+            self._view.print(sentence)
 
     def _log_of(self, spec: ProcessSpec) -> Path:
         return self._logs / f"{spec.name}.log"
@@ -344,7 +344,7 @@ class Supervisor:
             if progress.CONTRIBUTED in process.events:
                 for rank, spec in enumerate(self._plan.workers):
                     if rank not in process.events[progress.CONTRIBUTED]["ranks"]:
-                        self._view.say(
+                        self._view.print(
                             f"worker {rank} ({spec.where}) has contributed nothing to the model; what it has printed: "
                             f"{self._log_of(spec)}"
                         )

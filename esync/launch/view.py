@@ -21,7 +21,7 @@ class LaunchView(Protocol):
     def show(self, rows: Sequence[WorkerRow]) -> None:
         """Show the workers' state; called several times a second."""
 
-    def say(self, text: str) -> None:
+    def print(self, text: str) -> None:
         """Show a message."""
 
     def process_line(self, name: str, text: str, end: str) -> None:
@@ -37,7 +37,7 @@ class QuietView:
     def show(self, rows: Sequence[WorkerRow]) -> None:
         """Show nothing."""
 
-    def say(self, text: str) -> None:
+    def print(self, text: str) -> None:
         """Print the message to standard error."""
         print(text, file=sys.stderr, flush=True)
 
@@ -89,7 +89,7 @@ class TableView:
         if time.monotonic() - self._shown >= REFRESH:
             self._draw()
 
-    def say(self, text: str) -> None:
+    def print(self, text: str) -> None:
         """Print the message above the table."""
         self._live.console.print(text, markup=False, highlight=False)
 

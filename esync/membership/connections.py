@@ -158,11 +158,11 @@ class TCPSocket:
         """Remove the filter; OSError if there is none."""
         self.set(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
 
-    def here(self) -> Address:
+    def local_address(self) -> Address:
         """Return this end, as host and port (getsockname)."""
         return self._name(_libc.getsockname)
 
-    def there(self) -> Address:
+    def remote_address(self) -> Address:
         """Return the other end, as host and port (getpeername)."""
         return self._name(_libc.getpeername)
 
@@ -185,7 +185,7 @@ def _connections() -> Iterator[Connection]:
         try:
             if socket_.listens:
                 continue
-            local, remote = socket_.here(), socket_.there()
+            local, remote = socket_.local_address(), socket_.remote_address()
             info = socket_.option(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_SIZE)
             inode = os.fstat(socket_.number).st_ino
         except OSError:
@@ -208,7 +208,7 @@ def listening() -> set[int]:
     for socket_ in TCPSocket.all():
         with contextlib.suppress(OSError):
             if socket_.listens:
-                ports.add(socket_.here()[1])
+                ports.add(socket_.local_address()[1])
     return ports
 
 
@@ -229,7 +229,7 @@ def keep_alive(idle: int, interval: int, count: int, among: Collection[Address])
     }
     for socket_ in TCPSocket.all():
         with contextlib.suppress(OSError):
-            if socket_.there() not in among and socket_.here() not in among:
+            if socket_.remote_address() not in among and socket_.local_address() not in among:
                 continue
             socket_.set(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for option, value in options.items():
@@ -261,14 +261,14 @@ class TrafficMeter:
 
     def __init__(self) -> None:
         self._seen: dict[int, tuple[int, int]] = {}
-        self._taken = (0, 0)
-        self.take()
+        self._read = (0, 0)
+        self.read_delta()
 
-    def take(self) -> tuple[int, int]:
+    def read_delta(self) -> tuple[int, int]:
         """Return the bytes sent and received since the last call, or since the meter was created."""
         for connection in connections():
             self._seen[connection.inode] = (connection.sent, connection.received)
         sent = sum(counts[0] for counts in self._seen.values())
         received = sum(counts[1] for counts in self._seen.values())
-        before, self._taken = self._taken, (sent, received)
+        before, self._read = self._read, (sent, received)
         return sent - before[0], received - before[1]

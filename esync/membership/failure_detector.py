@@ -47,7 +47,7 @@ class FailureDetector(Generic[P]):
         """Forget all other peers."""
         self._deadlines = {peer: deadline for peer, deadline in self._deadlines.items() if peer in peers}
 
-    def look(self, present: Collection[P], now: float) -> list[P]:
+    def observe(self, present: Collection[P], now: float) -> list[P]:
         """Record an observation.
 
         Args:

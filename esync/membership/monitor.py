@@ -73,7 +73,7 @@ class Monitor(threading.Thread, Generic[P]):
         self._detector: FailureDetector[P] = FailureDetector(grace)
         self._arrival = arrival
         self._closed = threading.Event()
-        self._looking = threading.Lock()
+        self._checking = threading.Lock()
         if arrival is not None:
             arrival.watchdog.begin(arrival.wait)
 
@@ -86,20 +86,20 @@ class Monitor(threading.Thread, Generic[P]):
         if self._arrival is not None:
             self._await(self._arrival)
         while not self._closed.is_set():
-            gone = self.look(time.monotonic())
+            gone = self.check(time.monotonic())
             if gone and not self._closed.is_set() and self._lost(gone, len(self._detector) - len(gone)):
                 return
             self._closed.wait(TICK)
 
-    def look(self, now: float) -> list[P]:
+    def check(self, now: float) -> list[P]:
         """Check once; return the peers that are gone."""
-        with self._looking:
-            return self._detector.look(self._present(), now)
+        with self._checking:
+            return self._detector.observe(self._present(), now)
 
     def absent(self) -> list[P]:
         """Check again, in any thread; return the peers without a connection, gone or not yet."""
-        with self._looking:
-            self._detector.look(self._present(), time.monotonic())
+        with self._checking:
+            self._detector.observe(self._present(), time.monotonic())
             return self._detector.absent
 
     def missing(self, peer: P) -> float:
@@ -108,7 +108,7 @@ class Monitor(threading.Thread, Generic[P]):
 
     def _await(self, arrival: Arrival) -> None:
         while not self._closed.is_set():
-            gone = self.look(time.monotonic())
+            gone = self.check(time.monotonic())
             if arrival.complete(len(self._detector)):
                 log.info("everyone is here")
                 break

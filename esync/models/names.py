@@ -19,7 +19,7 @@ NORMALIZATIONS = (BATCH, GROUP)
 #: End of the names of networks with group norm.
 SUFFIX = "-groupnorm"
 #: Multiples of the published number of channels that make sense.
-LEAST_WIDTH, MOST_WIDTH = 0.0625, 4.0
+MIN_WIDTH, MAX_WIDTH = 0.0625, 4.0
 #: The form of a network's name, for messages.
 FORM = "NAME[xWIDTH][-groupnorm]"
 
@@ -70,8 +70,8 @@ def parse_network(text: str) -> NetworkName:
         raise ValueError(f"unknown network {text!r}{meant}; known: {', '.join(NETWORKS)}, in the form {FORM}")
     if width != 1 and base not in SCALABLE:
         raise ValueError(f"network {text!r}: {base} has one width; those with a width are {', '.join(SCALABLE)}")
-    if not LEAST_WIDTH <= width <= MOST_WIDTH:
-        raise ValueError(f"network {text!r}: a width should be from {LEAST_WIDTH:g} to {MOST_WIDTH:g}")
+    if not MIN_WIDTH <= width <= MAX_WIDTH:
+        raise ValueError(f"network {text!r}: a width should be from {MIN_WIDTH:g} to {MAX_WIDTH:g}")
     name = NetworkName(base, width)
     if rest != text:
         name = name.with_normalization(GROUP)

@@ -26,7 +26,7 @@ MARK = "# Measured by `esync plan`"
 #: Keys about the speed of a device, which the measured values replace.
 _SPEED = ("step_time", "jitter", "distribution", "trace")
 #: Seconds below which two latencies count as equal: the noise of a busy machine.
-LEAST_LATENCY = 1e-4
+MIN_LATENCY = 1e-4
 #: Flags that decide how long an iteration takes, or how large the model is.
 MEASURED_FLAGS = frozenset(
     {
@@ -226,7 +226,7 @@ def _links(hosts: Mapping[str, HostFigures]) -> tuple[dict[str, Any], dict[str, 
         link = {}
         if abs(host.rate / rate - 1) > config.MEASURE_TOLERANCE:
             link["bandwidth"] = _bandwidth(host.rate)
-        if abs(host.latency - latency) > max(config.MEASURE_TOLERANCE * latency, LEAST_LATENCY):
+        if abs(host.latency - latency) > max(config.MEASURE_TOLERANCE * latency, MIN_LATENCY):
             link["latency"] = _latency(host.latency)
         if link:
             links[name] = link

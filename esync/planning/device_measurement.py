@@ -13,7 +13,7 @@ from ..runtime.iteration_statistics import IterationStatistics
 from .measuring_processes import MeasuringProcesses
 
 #: Smallest number of iterations to measure on each device.
-LEAST_ITERATIONS = 4
+MIN_ITERATIONS = 4
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class MeasuringTime:
     """
 
     least: float = config.MEASURE_DEVICES
-    most: float = config.MEASURE_DEVICES_MOST
+    most: float = config.MEASURE_DEVICES_MAX
     start: float = config.MEASURE_START
 
 
@@ -110,7 +110,7 @@ def measure_devices(
         while measured := {name: _since(processes.report(name), first[name]) for name in left()}:
             lasted = time.monotonic() - begun
             enough = all(
-                statistics.iterations >= LEAST_ITERATIONS or not processes.started[name].running
+                statistics.iterations >= MIN_ITERATIONS or not processes.started[name].running
                 for name, statistics in measured.items()
             )
             if lasted >= limits.most or (lasted >= limits.least and enough):

@@ -21,7 +21,7 @@ ECHO, TAKE, SEND, TAKE_SHARED = b"e", b"t", b"s", b"T"
 #: Bytes that are sent or received at a time.
 CHUNK = 1 << 18
 #: Number of received bytes that suffices for a measurement.
-ENOUGH = 1 << 20
+ENOUGH_BYTES = 1 << 20
 #: Seconds of silence after which the other side is given up.
 PATIENCE = 15.0
 #: Bytes of a key.
@@ -123,8 +123,8 @@ def probe_link(address: str, port: int, key: str) -> LinkFigures:
 def share_link(address: str, port: int, key: str, up: bool) -> float:
     """Return this host's share of a link that others use at the same time, in bytes per second.
 
-    All hosts measure during the same `config.MEASURE_LINK_SHARED` seconds, in one direction, since
-    their shares grow when others have ended.
+    It is measured for `config.MEASURE_LINK_SHARED` seconds, in one direction. All hosts have to
+    begin together, because the remaining ones get larger shares when one of them has ended.
 
     Args:
         address: address of the `LinkServer`.
@@ -163,7 +163,7 @@ def _down(endpoint: Endpoint, shared: bool = False) -> float:
 
 
 def _too_few() -> float:
-    raise ConnectionError(f"almost nothing arrived within {config.MEASURE_LINK_MOST:g} s")
+    raise ConnectionError(f"almost nothing arrived within {config.MEASURE_LINK_MAX:g} s")
 
 
 def _connect(endpoint: Endpoint, request: bytes) -> socket.socket:
@@ -198,13 +198,13 @@ def _receive(connection: socket.socket, shared: bool = False) -> float:
 
     Return 0 if hardly any arrive. On a shared link, all hosts receive for the same time.
     """
-    least, most = config.MEASURE_LINK, config.MEASURE_LINK_MOST
+    least, most = config.MEASURE_LINK, config.MEASURE_LINK_MAX
     if shared:
         least = most = config.MEASURE_LINK_SHARED
     buffer = bytearray(CHUNK)
     begun = counted_from = last = 0.0
     total = before = 0
-    while not begun or last - begun < (least if total - before > ENOUGH else most):
+    while not begun or last - begun < (least if total - before > ENOUGH_BYTES else most):
         count = connection.recv_into(buffer)
         if not count:
             break

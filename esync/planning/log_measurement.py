@@ -33,7 +33,7 @@ from .server_measurement import ServerFigures, solve
 #: Rounds to ignore at the beginning of a run, if there are twice as many: processes are still starting.
 WARM_UP = 2
 #: Seconds of the phase "check ready" below which the worker has sent no query, because its lease was valid.
-_ASKED = 1e-4
+_NO_QUERY = 1e-4
 #: Rounds that are simulated to find the cost of an exchange.
 _ROUNDS = 20
 #: Options of a run on which the time of its exchanges depends.
@@ -41,7 +41,7 @@ _OPTIONS = ("mode", "overlap", "compression", "local_iterations", "collective")
 #: Options of a run on which the time of an iteration and the size of the model depend.
 _WORK = ("network", "batch_size")
 #: Longest time that a message of a parameter server, and slowest network in seconds per byte, that are considered.
-_MOST_MESSAGE, _MOST_PER_BYTE = 0.5, 1e-4
+_MAX_MESSAGE, _MAX_PER_BYTE = 0.5, 1e-4
 
 
 class LogsError(ExpectedError):
@@ -144,7 +144,7 @@ def _device(folder: Path, logged: _Run) -> DeviceFigures:
         if not all(0 <= value < math.inf for value in (samples, vectors[WEIGHTS], *times, *transfers)):
             raise ValueError("a time or a size is negative or not finite")
         phases: Iterable[Mapping[str, float]] = [times for entry in counted for times in entry["time"].values()]
-        logged.questions += [phase[CHECK_READY] for phase in phases if phase.get(CHECK_READY, 0.0) > _ASKED]
+        logged.questions += [phase[CHECK_READY] for phase in phases if phase.get(CHECK_READY, 0.0) > _NO_QUERY]
         chosen = facts.get("options") or facts
         options = {name: chosen[name] for name in (*_OPTIONS, *_WORK) if chosen.get(name) is not None}
         if not isinstance(options["mode"], str):
@@ -190,4 +190,4 @@ def _fit(measurement: Measurement, description: Description, file: Path, logged:
         )
         return statistics.fmean(device["transfer"] for device in run(job).result["devices"])
 
-    set_cost(solve(simulated, measured, _MOST_MESSAGE if alone else _MOST_PER_BYTE, 20))
+    set_cost(solve(simulated, measured, _MAX_MESSAGE if alone else _MAX_PER_BYTE, 20))

@@ -46,8 +46,8 @@ class NetworkFigures:
     def hosts(self) -> dict[str, HostFigures]:
         """Return the figures of each host.
 
-        The rate of a port is the largest rate measured on it: that of its best link, or a server's
-        with all workers together.
+        The rate of a port is the largest rate measured on it: that of the fastest link or, on a
+        server, the sum over all workers that transfer at the same time.
         """
         rates: dict[str, float] = dict(self.shared)
         latencies: dict[str, list[float]] = {}
@@ -63,7 +63,7 @@ def measure_network(
     servers: Sequence[Host],
     state_server: Host | None,
     agents: AgentPool,
-    here: MeasuringAgent,
+    local_agent: MeasuringAgent,
     notify: Callable[[str], None],
 ) -> tuple[NetworkFigures, list[str]]:
     """Return the figures of the network, and a sentence for each pair without figures.
@@ -73,10 +73,10 @@ def measure_network(
         servers: the hosts of the parameter servers.
         state_server: the host of the state server.
         agents: the agents of the remote hosts.
-        here: the agent of this machine.
+        local_agent: the agent of this machine.
         notify: called with messages for the user.
     """
-    return _NetworkMeasurement(agents, here, notify).run(workers, servers, state_server)
+    return _NetworkMeasurement(agents, local_agent, notify).run(workers, servers, state_server)
 
 
 def machine(host: Host) -> str:
@@ -87,8 +87,8 @@ def machine(host: Host) -> str:
 class _NetworkMeasurement:
     """The state of a measurement."""
 
-    def __init__(self, agents: AgentPool, here: MeasuringAgent, notify: Callable[[str], None]) -> None:
-        self._agents, self._here, self._notify = agents, here, notify
+    def __init__(self, agents: AgentPool, local_agent: MeasuringAgent, notify: Callable[[str], None]) -> None:
+        self._agents, self._local_agent, self._notify = agents, local_agent, notify
         self._open_links: dict[str, dict[str, Any]] = {}
         self._problems: list[str] = []
 
@@ -147,12 +147,12 @@ class _NetworkMeasurement:
     def _request(self, hosts: Sequence[Host], request: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], list[str]]:
         """Send a request to hosts, including this machine, at once; return answers and problems."""
         remote = {host.name: request for host in hosts if not host.here}
-        near = [host.name for host in hosts if host.here]
-        with ThreadPoolExecutor(max(1, len(near))) as pool:
-            local = {name: pool.submit(self._here.answer, dict(request)) for name in near}
+        local = [host.name for host in hosts if host.here]
+        with ThreadPoolExecutor(max(1, len(local))) as pool:
+            futures = {name: pool.submit(self._local_agent.answer, dict(request)) for name in local}
             answers, failed = self._agents.try_to_ask(remote, config.LAUNCH_CHECK)
             problems = list(failed.values())
-            for name, future in local.items():
+            for name, future in futures.items():
                 answer = future.result()
                 if "error" in answer:
                     problems.append(f"host {name}: {answer['error']}")

@@ -133,7 +133,7 @@ def left_out(plan: Plan, candidate: Candidate) -> list[str]:
 def reasons(ranking: Ranking) -> str:
     """Return how the recommended method compares with the best of each other class."""
     best = ranking.recommended
-    parts = [f"{rate(best.throughput)} samples/s{_worth(best)}"]
+    parts = [f"{rate(best.throughput)} samples/s{_worth_of(best)}"]
     before = True
     for plan_class in PlanClass:
         other = ranking.best(plan_class)
@@ -144,12 +144,14 @@ def reasons(ranking: Ranking) -> str:
             parts.append(f'{ratio:.3g} times as fast as the best of "{plan_class.value}"')
         elif other is not None:
             more = other.throughput / best.throughput
-            but = f"has {more:.3g} times the samples/s{_worth(other)}, and " if more > 1 > other.worth + 0.005 else ""
+            but = (
+                f"has {more:.3g} times the samples/s{_worth_of(other)}, and " if more > 1 > other.worth + 0.005 else ""
+            )
             parts.append(f'the best of "{plan_class.value}" {but}is {_gain(other.useful / best.useful - 1)}')
     return "; ".join(parts)
 
 
-def _worth(forecast: Forecast) -> str:
+def _worth_of(forecast: Forecast) -> str:
     """Return the worth of a sample in words; "" if it is that of sequential SGD."""
     return f", each worth {forecast.worth:.0%} of one in sequential SGD" if forecast.worth < 0.995 else ""
 
@@ -177,7 +179,7 @@ def command(plan: Plan, candidate: Candidate, file: str) -> list[str]:
     if COLLECTIVE in candidate.flags:
         lines.append("# needs MPICH and mpi4py on every host (docs/how-to/collectives.md)")
     settings = dict(candidate.flags)
-    undo, by_hand = _undone(plan, candidate)
+    undo, by_hand = _settings_to_undo(plan, candidate)
     if by_hand:
         lines.append(f"# without {', '.join(by_hand)} in the section train of {file}:")
     program_flags = {name: value for name, value in settings.items() if name not in user_program.CLUSTER_FLAGS}
@@ -189,7 +191,7 @@ def command(plan: Plan, candidate: Candidate, file: str) -> list[str]:
     return lines
 
 
-def _undone(plan: Plan, candidate: Candidate) -> tuple[dict[str, Any], list[str]]:
+def _settings_to_undo(plan: Plan, candidate: Candidate) -> tuple[dict[str, Any], list[str]]:
     """Return flags that override the description's varied flags, and names of those that none overrides."""
     options = flags_of(ALGORITHMS[candidate.mode])
     undo, by_hand = {}, []

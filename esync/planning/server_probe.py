@@ -24,7 +24,7 @@ from ..runtime.watchdog import Watchdog
 from ..world import RealWorld
 
 #: Measured polls; minimum and maximum of measured exchanges; seconds to measure exchanges.
-POLLS, LEAST, MOST, SECONDS = 50, 4, 40, 2.0
+POLLS, MIN_TRANSFERS, MAX_TRANSFERS, SECONDS = 50, 4, 40, 2.0
 #: Exchanges and polls before the measured ones.
 WARM_UP = 2
 #: Seconds that scheduler and server have to start.
@@ -72,8 +72,8 @@ def _measure(watchdog: Watchdog, sizes: Mapping[str, int], gpu: int | None) -> i
             polls.append(time.perf_counter() - begun)
         transfers: list[float] = []
         begun = time.perf_counter()
-        while len(transfers) < WARM_UP + LEAST or (
-            len(transfers) < WARM_UP + MOST and time.perf_counter() - begun < SECONDS
+        while len(transfers) < WARM_UP + MIN_TRANSFERS or (
+            len(transfers) < WARM_UP + MAX_TRANSFERS and time.perf_counter() - begun < SECONDS
         ):
             result = exchange.start(Payload(model.vectors, samples=1, learning_rate=1.0), model)
             transfers.append(result.wait().transfer)

@@ -11,7 +11,7 @@ from ..runtime.metric import TEST_ACCURACY, Metric
 
 #: Largest number of seconds, samples, bytes or iterations in a log (30 million years, a petabyte in
 #: a round). Larger ones are refused, so that sums, ratios and axes are always finite.
-MOST = 1e15
+MAX_NUMBER = 1e15
 #: Shortest time in seconds that is used as a divisor.
 INSTANT = 1e-6
 

@@ -148,7 +148,7 @@ class RunFigures:
 
     @property
     def missing_rounds(self) -> int:
-        """Number of rounds missing in the logs of all devices, for which sums per second are too low."""
+        """Number of rounds that are missing in the logs of all devices; throughputs are too low by these."""
         return sum(device.missing_rounds for device in self.devices)
 
     def as_json(self) -> dict[str, Any]:

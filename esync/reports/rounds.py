@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from ..runtime.metric import TEST_ACCURACY, Metric
 from ..runtime.phase_timer import COMPUTE, GLOBAL_AGGREGATE, GLOBAL_UPDATE, LOCAL_UPDATE
-from .metrics import MOST
+from .metrics import MAX_NUMBER
 
 Category = Literal["missing", "empty", "truncated", "foreign"]
 
@@ -155,11 +155,11 @@ def _evaluated(metric: Metric, value: object) -> float | None:
 
 
 def _number(name: str, value: object) -> float | None:
-    """Return a number from 0 to MOST, or None if there is none."""
+    """Return a number from 0 to MAX_NUMBER, or None if there is none."""
     if value is None:
         return None
-    if not isinstance(value, int | float) or not 0 <= value <= MOST:
-        raise BadRound("foreign", f"{name} is {value!r:.40}, expected a number from 0 to {MOST:g}")
+    if not isinstance(value, int | float) or not 0 <= value <= MAX_NUMBER:
+        raise BadRound("foreign", f"{name} is {value!r:.40}, expected a number from 0 to {MAX_NUMBER:g}")
     return value
 
 

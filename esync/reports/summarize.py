@@ -23,7 +23,7 @@ from ..runtime.files import expanded, write_atomically
 from ..runtime.output import printable
 from .aggregate import ModeReport, summarize_mode
 from .discovery import holds_rounds, mode_folders, others_to_choose
-from .metrics import MOST
+from .metrics import MAX_NUMBER
 from .modes import FOLDERS, mode_of
 
 
@@ -55,8 +55,8 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
         folders = [name for name in mode_folders(network_folder) if name not in FOLDERS]
         if options.mode not in folders:
             parser.error(f"unknown mode {options.mode!r}: choose one of {', '.join([*FOLDERS, *folders])}")
-    if options.model_bytes is not None and not 0 < options.model_bytes <= MOST:
-        parser.error(f"--model-bytes {options.model_bytes}: expected a number of bytes above 0, at most {MOST:g}")
+    if options.model_bytes is not None and not 0 < options.model_bytes <= MAX_NUMBER:
+        parser.error(f"--model-bytes {options.model_bytes}: expected a number of bytes above 0, at most {MAX_NUMBER:g}")
     if options.model_bytes is None:
         options.model_bytes = config.PUBLISHED_MODEL_BYTES.get(options.network)
     return options

@@ -25,15 +25,15 @@ from pydantic import (
 
 from ..runtime.files import write_atomically
 from ..runtime.metric import TEST_ACCURACY, Metric
-from .metrics import INSTANT, MOST
+from .metrics import INSTANT, MAX_NUMBER
 
 
 class SummaryError(Exception):
     """Raised when a NAME.json or run.json cannot be used; the message names the field."""
 
 
-Amount = Annotated[float, Field(ge=0, le=MOST)]  # seconds
-Count = Annotated[int, Field(ge=0, le=int(MOST))]
+Amount = Annotated[float, Field(ge=0, le=MAX_NUMBER)]  # seconds
+Count = Annotated[int, Field(ge=0, le=int(MAX_NUMBER))]
 
 
 class RunInfo(BaseModel):
@@ -44,12 +44,12 @@ class RunInfo(BaseModel):
 
     model_config = ConfigDict(extra="allow", allow_inf_nan=False)
 
-    batch_size: int | None = Field(default=None, gt=0, le=MOST)
+    batch_size: int | None = Field(default=None, gt=0, le=MAX_NUMBER)
     # seconds that an iteration is padded to; None: not padded
-    step_time: float | None = Field(default=None, ge=INSTANT, le=MOST)
+    step_time: float | None = Field(default=None, ge=INSTANT, le=MAX_NUMBER)
     iterations: Count | None = None
     overruns: Count | None = None
-    model_bytes: int | None = Field(default=None, gt=0, le=MOST)
+    model_bytes: int | None = Field(default=None, gt=0, le=MAX_NUMBER)
     metric: Metric = TEST_ACCURACY
     target: float | None = None  # value of the metric that ends the run
     tier: int | None = None  # mode tiered: the device need not take part in every round

@@ -37,7 +37,7 @@ _WANTED, _SAME = b"w", b"s"
 _YES, _NO = b"y", b"n"
 _LONGEST = 256  # bytes of a message
 #: Largest number of connections that a process keeps, more than the workers of a host.
-_MOST_CLIENTS = 256
+_MAX_CLIENTS = 256
 
 
 class DescriptorServiceError(ExpectedError):
@@ -141,7 +141,7 @@ class DescriptorService:
                 log.warning("a process of user %d wanted %s; it is refused", _user(client), self._shown)
                 client.close()
                 return
-            if len(self._clients) >= _MOST_CLIENTS:
+            if len(self._clients) >= _MAX_CLIENTS:
                 client.close()
                 return
             client.setblocking(False)

@@ -71,34 +71,34 @@ def atomic_path(path: Path) -> Iterator[Path]:
         OSError: the file cannot be written, flushed or renamed; its `filename` is `path`, and the
             temporary file is removed.
     """
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        yield beside
-        with open(beside, "rb+") as file:
+        yield temporary
+        with open(temporary, "rb+") as file:
             flush_file(file.fileno(), path)
-        replace_file(beside, path)
+        replace_file(temporary, path)
     except OSError as error:
-        if error.filename in (None, str(beside)):  # an error of `write` contains no file name
+        if error.filename in (None, str(temporary)):  # an error of `write` contains no file name
             error.filename, error.filename2 = str(path), None
         raise
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
-def replace_file(beside: Path, path: Path) -> None:
+def replace_file(temporary: Path, path: Path) -> None:
     """Rename a complete file to its final name, so that readers see the old file or the new one.
 
     Raises:
         OSError: it cannot be renamed.
     """
     try:
-        os.replace(beside, path)
+        os.replace(temporary, path)
     except OSError as error:
         if error.errno not in _NO_RENAMING:
             raise
         _warn(path, error, "be renamed", "whoever reads a file while it is written sees a part")
-        shutil.copyfile(beside, path)
-        beside.unlink()
+        shutil.copyfile(temporary, path)
+        temporary.unlink()
 
 
 @contextlib.contextmanager
@@ -128,8 +128,8 @@ def write_atomically(path: Path, content: bytes) -> None:
         OSError: the folder cannot be created, or the file cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_path(path) as beside:
-        beside.write_bytes(content)
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(content)
 
 
 def make_folder(path: Path) -> None:

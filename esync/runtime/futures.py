@@ -59,7 +59,7 @@ class Completed(Generic[T]):
 class Future(Generic[T]):
     """A handle that is completed once, with a value or an error.
 
-    Another thread completes it, or a subclass overrides `_look` and `_await`, for instance to read from
+    Another thread completes it, or a subclass overrides `_poll` and `_await`, for instance to read from
     a process.
 
     Args:
@@ -84,7 +84,7 @@ class Future(Generic[T]):
 
     def done(self) -> bool:
         """See `Handle.done`."""
-        self._look()
+        self._poll()
         return self._completed.is_set()
 
     def result(self) -> T:
@@ -100,7 +100,7 @@ class Future(Generic[T]):
         self._await()
         return self.result()
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         """Complete this handle if its result is available without waiting. May be called again."""
 
     def _await(self) -> None:

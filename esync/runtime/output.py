@@ -1,6 +1,6 @@
 """Output that is robust against hostile text, encodings, floods of messages, and write errors.
 
-`prepare` and `say` prevent that printing ends a program. `printable` escapes control characters in
+`prepare` and `write_line` prevent that printing ends a program. `printable` escapes control characters in
 untrusted text; `is_label` returns whether a text can be shown unchanged. `RateLimitedLog` limits
 messages that anybody on the network can cause. `LossyFile` drops output that cannot be written, for
 instance to a full disk, counts it, and marks the gap.
@@ -78,18 +78,18 @@ class RateLimitedLog:
     """Passes on at most one message per period, with the number of messages dropped before it.
 
     Args:
-        say: called with each message that is passed on.
+        emit: called with each message that is passed on.
         every: length of a period in seconds.
     """
 
-    def __init__(self, say: Callable[[str], None], every: float = EVERY) -> None:
-        self._say, self._limit = say, RateLimit(1, every)
+    def __init__(self, emit: Callable[[str], None], every: float = EVERY) -> None:
+        self._emit, self._limit = emit, RateLimit(1, every)
 
     def __call__(self, text: str) -> None:
         """Pass on a message, or count it."""
         left_out = self._limit.admit(time.monotonic())
         if left_out is not None:
-            self._say(f"{text} (and {left_out} more of this kind before)" if left_out else text)
+            self._emit(f"{text} (and {left_out} more of this kind before)" if left_out else text)
 
 
 class LossyFile(io.FileIO):
@@ -163,7 +163,7 @@ def _flush() -> None:
             pass
 
 
-def say(text: str, stream: TextIO) -> None:
+def write_line(text: str, stream: TextIO) -> None:
     """Print a line with a single write, so that output of other threads does not split it; ignore errors."""
     with contextlib.suppress(OSError, ValueError):  # a full disk, a closed stream
         stream.write(f"{text}\n")

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, TextIO
 
 from .metric import ACCURACY, Metric
-from .output import say
+from .output import write_line
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ def to_launcher() -> bool:
 def report_event(kind: str, stream: TextIO | None = None, **facts: Any) -> None:
     """Report an event to the launcher; do nothing if there is none."""
     if to_launcher():
-        say(EVENT_MARK + json.dumps({"kind": kind, **facts}), stream or sys.stdout)
+        write_line(EVENT_MARK + json.dumps({"kind": kind, **facts}), stream or sys.stdout)
 
 
 def warn(text: str, launcher: bool = True) -> None:
@@ -156,7 +156,7 @@ class ProgressReporter:
         self._last = progress
         self._report_to_launcher()
         if not self._quiet:
-            say(progress.line(), self._stream)
+            write_line(progress.line(), self._stream)
 
     def accuracy(self, number: int, accuracy: float, metric: str = ACCURACY) -> None:
         """Report the accuracy, or another metric, of an earlier round."""
@@ -164,13 +164,13 @@ class ProgressReporter:
             self._last = replace(self._last, accuracy=accuracy, accuracy_round=number, metric=metric)
             self._report_to_launcher()
         if not self._quiet:
-            say(f"round {number:4d}  {metric} {Metric(metric).text(accuracy, 4)}", self._stream)
+            write_line(f"round {number:4d}  {metric} {Metric(metric).text(accuracy, 4)}", self._stream)
 
-    def say(self, text: str) -> None:
+    def print(self, text: str) -> None:
         """Print a message."""
         if not self._quiet:
-            say(text, self._stream)
+            write_line(text, self._stream)
 
     def _report_to_launcher(self) -> None:
         if self._machine and self._last is not None:
-            say(MARK + json.dumps(asdict(self._last)), self._stream)
+            write_line(MARK + json.dumps(asdict(self._last)), self._stream)

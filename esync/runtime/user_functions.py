@@ -77,12 +77,12 @@ def load(text: str) -> Callable[..., Any]:
     return value
 
 
-def call(text: str, offered: dict[str, Any], needed: Iterable[str] = ()) -> Any:
-    """Call a function with those of the offered arguments that it accepts by name.
+def call(text: str, arguments: dict[str, Any], needed: Iterable[str] = ()) -> Any:
+    """Call a function with those of the given arguments that it accepts by name.
 
     Args:
         text: the function's name.
-        offered: arguments by their names.
+        arguments: arguments by their names.
         needed: names of further arguments for a function with `**kwargs`.
 
     Returns:
@@ -101,7 +101,7 @@ def call(text: str, offered: dict[str, Any], needed: Iterable[str] = ()) -> Any:
         for name, parameter in parameters.items()
         if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
     }
-    passed = {name: value for name, value in offered.items() if name in named or (several and name in set(needed))}
+    passed = {name: value for name, value in arguments.items() if name in named or (several and name in set(needed))}
     missing = [
         name
         for name, parameter in parameters.items()
@@ -110,7 +110,9 @@ def call(text: str, offered: dict[str, Any], needed: Iterable[str] = ()) -> Any:
         and name not in passed
     ]
     if missing:
-        offer = f"is given {', '.join(offered)}, as far as it takes them by these names" if offered else "is given none"
+        offer = (
+            f"is given {', '.join(arguments)}, as far as it takes them by these names" if arguments else "is given none"
+        )
         raise UserCodeError(f"{text} asks for the argument{'s' * (len(missing) > 1)} {', '.join(missing)}, but {offer}")
     with readable_errors(f"{text} has failed"):
         return function(**passed)

@@ -139,11 +139,11 @@ def _repeat(options: argparse.Namespace, job: SimulationJob) -> int:
         if options.json:
             comparison.write_json(options.json)
 
-    def say(text: str) -> None:
+    def print_message(text: str) -> None:
         print(f"simulate: {text}", file=sys.stderr, flush=True)
 
     runs = repetitions(options.repeat, describe(job).train, job.typed)
-    return run_all(runs, simulate, say, _print_error, report)
+    return run_all(runs, simulate, print_message, _print_error, report)
 
 
 def write(path: Path, done: FinishedSimulation) -> None:

@@ -55,7 +55,7 @@ class Awaited:
             engine = self._worker.side.engine
             engine.call_at(engine.now, wake, None)
 
-    def look(self, time: float) -> bool:
+    def check(self, time: float) -> bool:
         """Return whether all servers have handled the payload by `time`, or the run has failed.
 
         Called when a server has handled a message.

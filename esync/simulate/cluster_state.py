@@ -17,7 +17,7 @@ from .servers import ServerNode, message_bytes
 class Waiting(Protocol):
     """An event that a worker waits for."""
 
-    def look(self, time: float) -> bool:
+    def check(self, time: float) -> bool:
         """Return whether the event has happened by `time`.
 
         Called when a server has handled a message.
@@ -119,5 +119,5 @@ class ClusterState:
         ranks = senders if state == self._seen else list(self.waiting)
         self._seen = state
         for rank in ranks:
-            if rank in self.waiting and self.waiting[rank].look(time):
+            if rank in self.waiting and self.waiting[rank].check(time):
                 del self.waiting[rank]

@@ -314,7 +314,7 @@ class _Answer(Future[T]):
         super().complete(value)
         self._arrived.succeed()
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         self._engine.settle()
 
     def _await(self) -> None:

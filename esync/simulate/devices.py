@@ -25,7 +25,7 @@ from .engine import SimulationEngine
 JITTERS = ("normal", "lognormal", "uniform", "exponential")
 #: Smallest factor, because every iteration takes time (lognormal factors are always positive).
 #: Smaller factors are clipped to it, and the distribution is shifted and scaled to compensate.
-LEAST = 0.1
+MIN_FACTOR = 0.1
 #: Standard deviations from the mean beyond which normal random numbers practically never fall.
 _NEVER = 8.0
 #: Number of consecutive pauses and changes of speed without any work after which a device counts as
@@ -76,8 +76,8 @@ class DeviceModel:
         """Mean seconds of an iteration at full speed and without pauses."""
         return sum(self.trace) / len(self.trace) if self.trace else self.step_time
 
-    def works(self, seed: Sequence[int]) -> Iterator[float]:
-        """Yield the work of each iteration in seconds at full speed, forever."""
+    def iteration_times(self, seed: Sequence[int]) -> Iterator[float]:
+        """Yield the seconds of each iteration at full speed, forever."""
         if self.trace:
             while True:
                 yield from self.trace
@@ -92,44 +92,44 @@ class DeviceModel:
 def _factors(generator: np.random.Generator, distribution: str, deviation: float) -> np.ndarray:
     """Draw positive random numbers with mean 1 and this standard deviation.
 
-    Except for the lognormal distribution they are max(X, LEAST), where X has the distribution's
+    Except for the lognormal distribution they are max(X, MIN_FACTOR), where X has the distribution's
     shape. Location and scale of X are chosen so that mean and deviation are right after clipping:
-    with r = deviation / (1 − LEAST) and p = P(X > LEAST), they follow from the first two moments of
-    max(X − LEAST, 0). Without clipping, X itself has that mean and deviation.
+    with r = deviation / (1 − MIN_FACTOR) and p = P(X > MIN_FACTOR), they follow from the first two moments of
+    max(X − MIN_FACTOR, 0). Without clipping, X itself has that mean and deviation.
     """
-    above = 1.0 - LEAST
+    above = 1.0 - MIN_FACTOR
     r = deviation / above
     if distribution == "lognormal":
         sigma = math.sqrt(math.log1p(deviation**2))
         return generator.lognormal(-(sigma**2) / 2, sigma, _CHUNK)
     if distribution == "normal":
         location, scale = (1.0, deviation) if above > _NEVER * deviation else _cut_normal(r)
-        return np.maximum(generator.normal(location, scale, _CHUNK), LEAST)
+        return np.maximum(generator.normal(location, scale, _CHUNK), MIN_FACTOR)
     if distribution == "uniform":
         half = math.sqrt(3) * deviation
         if half <= above:
             return generator.uniform(1 - half, 1 + half, _CHUNK)
         p = 4 / (3 * (1 + r**2))
-        highest = LEAST + 2 * above / p
-        return np.maximum(generator.uniform(highest - 2 * above / p**2, highest, _CHUNK), LEAST)
+        highest = MIN_FACTOR + 2 * above / p
+        return np.maximum(generator.uniform(highest - 2 * above / p**2, highest, _CHUNK), MIN_FACTOR)
     if distribution == "exponential":
         if deviation <= above:
             return 1 - deviation + generator.exponential(deviation, _CHUNK)
         p = 2 / (1 + r**2)
         scale = above / p
-        return np.maximum(LEAST + scale * math.log(p) + generator.exponential(scale, _CHUNK), LEAST)
+        return np.maximum(MIN_FACTOR + scale * math.log(p) + generator.exponential(scale, _CHUNK), MIN_FACTOR)
     raise ValueError(f"jitter distribution {distribution!r}; known: {', '.join(JITTERS)}")
 
 
 def _cut_normal(r: float) -> tuple[float, float]:
-    """Return mean and deviation of a normal X for which max(X, LEAST) has mean 1 and deviation r·(1 − LEAST)."""
-    low, high = -_NEVER - 1, 30.0  # bounds of (LEAST − mean) ÷ deviation, with which r increases
+    """Return mean and deviation of a normal X: max(X, m) with m = MIN_FACTOR has mean 1 and deviation r·(1 − m)."""
+    low, high = -_NEVER - 1, 30.0  # bounds of (MIN_FACTOR − mean) ÷ deviation, with which r increases
     for _ in range(80):
         cut = (low + high) / 2
         first, second = _excess(cut)
         low, high = (cut, high) if math.sqrt(max(second - first**2, 0.0)) < r * first else (low, cut)
-    scale = (1 - LEAST) / _excess(low)[0]
-    return LEAST - low * scale, scale
+    scale = (1 - MIN_FACTOR) / _excess(low)[0]
+    return MIN_FACTOR - low * scale, scale
 
 
 def _excess(cut: float) -> tuple[float, float]:
@@ -212,7 +212,7 @@ class Workload:
     """
 
     def __init__(self, model: DeviceModel, seed: Sequence[int], straggler: Straggler | None = None) -> None:
-        self._works = model.works(seed)
+        self._times = model.iteration_times(seed)
         self._next: float | None = None  # work that has been drawn but not done
         self._pace = SpeedProfile(model.speed, model.pauses)
         self._straggler = straggler if straggler is not None and straggler.ever else None
@@ -225,7 +225,7 @@ class Workload:
         if self._constant:
             return begun + self._step
         work, self._next = self._next, None
-        return self._ends(begun, next(self._works) if work is None else work)
+        return self._ends(begun, next(self._times) if work is None else work)
 
     def several(self, begun: float, most: float, until: float) -> tuple[Sequence[float], float]:
         """Return the seconds of up to `most` iterations that end before `until`, and when the last one ends."""
@@ -240,7 +240,7 @@ class Workload:
         while len(durations) < most:
             work, self._next = self._next, None
             if work is None:
-                work = next(self._works)
+                work = next(self._times)
             next_end = self._ends(ended, work)
             if next_end >= until:
                 self._next = work

@@ -277,7 +277,7 @@ class TimedFuture(Future[T]):
         super().__init__("the result")
         self._engine, self._at, self._arriving = engine, at, value
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         if self._engine.now >= self._at:
             self.complete(self._arriving)
 

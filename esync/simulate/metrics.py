@@ -36,12 +36,12 @@ class WorkerMetrics:
     transfers: float = 0.0
     worlds: list[Any] = field(default_factory=list)
 
-    def take(self) -> tuple[int, int]:
+    def read_delta(self) -> tuple[int, int]:
         """Return the bytes sent and received since the last call, including by earlier workers of the slot.
 
         See `round_callbacks.Traffic`.
         """
-        traffic = [world.take() for world in self.worlds]
+        traffic = [world.read_delta() for world in self.worlds]
         return sum(sent for sent, _ in traffic), sum(received for _, received in traffic)
 
 

@@ -86,7 +86,7 @@ class ServerNode:
         finally:
             self._handling = None
 
-    def take(self, pushes: Iterable[Push]) -> None:
+    def receive(self, pushes: Iterable[Push]) -> None:
         """Store pushed arrays.
 
         As in ps-lite, the first array of a key is stored without calling the server's updater.

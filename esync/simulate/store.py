@@ -176,7 +176,7 @@ class VirtualStore(Store):
         self._under_way += 1
 
         def handle() -> None:
-            node.take(pushes)
+            node.receive(pushes)
             node.endpoint.server.receive(message, others)
             side.changed([self.rank, *(int(other["rank"]) for other in others)], node.time)
             if others or message["kind"] != wire.COMMIT:  # the message may have been refused, or a worker has left
@@ -220,27 +220,27 @@ class VirtualStore(Store):
         return self._snapshots()
 
     @override
-    def acknowledged(self, sequence: int, look: Callable[[Status], None]) -> list[Status] | None:
+    def acknowledged(self, sequence: int, check: Callable[[Status], None]) -> list[Status] | None:
         self._engine.settle()
         awaited = self._of(sequence)
         if self._engine.now >= awaited.noticed:
-            return self._looked_at(look)
+            return self._checked(check)
         if self.rank in self.side.hosts:
-            self._looked_at(look)
+            self._checked(check)
         return None
 
-    def await_acknowledged(self, sequence: int, look: Callable[[Status], None]) -> list[Status]:
+    def await_acknowledged(self, sequence: int, check: Callable[[Status], None]) -> list[Status]:
         """See `Store.await_acknowledged`.
 
         The statuses are those at the arrival of the last poll at the servers.
         """
         engine, awaited = self._engine, self._of(sequence)
         if awaited.noticed == math.inf:
-            self._await(awaited, look)
+            self._await(awaited, check)
         else:
             engine.pass_time(max(0.0, awaited.polled - engine.now))
             engine.settle()
-        statuses = self._looked_at(look)
+        statuses = self._checked(check)
         engine.pass_time(max(0.0, awaited.noticed - engine.now))
         return statuses
 
@@ -287,7 +287,7 @@ class VirtualStore(Store):
         array with the second one.
         """
         self._known.add(key)
-        node.take([(key, array), (key, array)])
+        node.receive([(key, array), (key, array)])
 
     def _snapshots(self) -> list[Status]:
         return [
@@ -295,21 +295,21 @@ class VirtualStore(Store):
             for server, node in enumerate(self.side.nodes)
         ]
 
-    def _looked_at(self, look: Callable[[Status], None]) -> list[Status]:
+    def _checked(self, check: Callable[[Status], None]) -> list[Status]:
         statuses = self._snapshots()
         for status in statuses:
-            look(status)
+            check(status)
         return statuses
 
     def _of(self, sequence: int) -> Awaited:
         """Return an exchange of this worker, which is created if another worker sends the payload."""
         if self._awaited is None or self._awaited.sequence != sequence:
             self._awaited = Awaited(self, sequence, self._engine.now)
-            if not self._awaited.look(self._engine.now):
+            if not self._awaited.check(self._engine.now):
                 self.side.waiting[self.rank] = self._awaited
         return self._awaited
 
-    def _await(self, awaited: Awaited, look: Callable[[Status], None]) -> None:
+    def _await(self, awaited: Awaited, check: Callable[[Status], None]) -> None:
         """Wait until the servers have handled an exchange.
 
         The worker's clock may stay ahead of the events, since no server uses a payload before it
@@ -324,7 +324,7 @@ class VirtualStore(Store):
             if self._cancelled:
                 raise CancelledError
             if awaited.noticed == math.inf:  # woken because of an event on its host
-                self._looked_at(look)
+                self._checked(check)
 
     def _cancel(self) -> None:
         """End the wait for an acknowledgement."""

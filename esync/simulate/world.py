@@ -107,7 +107,7 @@ class SimulatedWorld:
         self.connections: list[VirtualStore | SimulatedCollective] = []
         self.questions: list[SimulatedCoordination] = []
         self.helpers: list[GreenletTask] = []
-        self._taken = (0, 0)
+        self._read = (0, 0)
         self._engine, self._side, self._state_server = engine, side, state_server
         self._worker, self._leases = worker, leases
 
@@ -154,10 +154,10 @@ class SimulatedWorld:
         stores = [connection for connection in self.connections if isinstance(connection, VirtualStore)]
         return [*self.helpers, *(task.task for store in stores for task in store.tasks)]
 
-    def take(self) -> tuple[int, int]:
+    def read_delta(self) -> tuple[int, int]:
         """Return the bytes sent and received since the last call, like `membership.connections.TrafficMeter`."""
         totals = self.traffic
-        before, self._taken = self._taken, totals
+        before, self._read = self._read, totals
         return totals[0] - before[0], totals[1] - before[1]
 
     @property

@@ -38,19 +38,19 @@ from .responses import JSON, NotFoundError, UnavailableError
 from .service import service
 
 Parameters = ParamSpec("Parameters")
-MOST_AFTER = 2**63 - 1  # largest id in a database
-MOST_RUNS = 20  # of a report
+MAX_AFTER = 2**63 - 1  # largest id in a database
+MAX_RUNS = 20  # of a report
 KEY = re.compile(r"[0-9a-f]{32}")
 
 # Parameters of paths and queries. Names of jobs are checked by the registry, in words.
 _NAME = WithJsonSchema({"type": "string", "pattern": f"^{NAME.pattern}$"})
 _NO_NAME = WithJsonSchema({"type": "string", "pattern": f"^({NAME.pattern})?$"})
 _NO_KEY = WithJsonSchema({"type": "string", "pattern": f"^({KEY.pattern})?$"})
-_KEYS = WithJsonSchema({"type": "string", "pattern": f"^{KEY.pattern}(,{KEY.pattern}){{0,{MOST_RUNS - 1}}}$"})
+_KEYS = WithJsonSchema({"type": "string", "pattern": f"^{KEY.pattern}(,{KEY.pattern}){{0,{MAX_RUNS - 1}}}$"})
 _PAGE = config.HISTORY_PAGE
 JobName = Annotated[str, _NAME, Path(..., description="name of the job")]
 OfJob = Annotated[str, _NO_NAME, Query("", description="only runs of this job")]
-After = Annotated[int, Query(0, ge=0, le=MOST_AFTER, description="only rows after the one of this id")]
+After = Annotated[int, Query(0, ge=0, le=MAX_AFTER, description="only rows after the one of this id")]
 Limit = Annotated[int, Query(_PAGE, ge=1, le=_PAGE, description="largest number of rows")]
 RunLimit = Annotated[int, Query(50, ge=1, le=_PAGE, description="largest number of rows")]
 Newest = Annotated[
@@ -58,7 +58,7 @@ Newest = Annotated[
 ]
 Points = Annotated[int, Query(config.CURVE_POINTS, ge=2, le=_PAGE, description="largest number of points of a curve")]
 RunKey = Annotated[str, _NO_KEY, Query("", description="id of a run; the newest run without it")]
-RunKeys = Annotated[str, _KEYS, Query(..., description=f"ids of runs, separated by commas; at most {MOST_RUNS}")]
+RunKeys = Annotated[str, _KEYS, Query(..., description=f"ids of runs, separated by commas; at most {MAX_RUNS}")]
 
 
 class JSONParser(Parser):
@@ -252,7 +252,9 @@ def steps(request: HttpRequest, message: schema.Steps, job: JobName) -> HttpResp
     """Record the duration of a worker's steps; answer with the directive of the policy against stragglers."""
     with service.lock:
         present = service.jobs.get(job)
-        directive = present.tell(message.rank, message.since, message.steps, message.seconds, present.clock.now())
+        directive = present.record_steps(
+            message.rank, message.since, message.steps, message.seconds, present.clock.now()
+        )
     return responses.data({"apart": directive.excluded, "asynchronous": directive.asynchronous})
 
 
@@ -266,7 +268,7 @@ def reset(request: HttpRequest, message: schema.Reset, job: JobName) -> HttpResp
             message.round,
             present.clock.now(),
             rejoin=message.rejoin,
-            members=message.taking_part(),
+            members=message.participants(),
             aside=message.aside,
             exchange=message.exchange,
         )
@@ -354,9 +356,9 @@ def runs(request: HttpRequest, job: OfJob, limit: RunLimit) -> HttpResponse:
 def report_page(request: HttpRequest, runs: RunKeys) -> HttpResponse:
     """Show finished runs on one self-contained page."""
     keys = runs.split(",")
-    if len(keys) > MOST_RUNS or not all(KEY.fullmatch(key) for key in keys):
+    if len(keys) > MAX_RUNS or not all(KEY.fullmatch(key) for key in keys):
         raise InvalidError(
-            f"runs must be 1 to {MOST_RUNS} ids of runs with commas between them, as GET /api/v1/runs has them, not "
+            f"runs must be 1 to {MAX_RUNS} ids of runs with commas between them, as GET /api/v1/runs has them, not "
             f"{runs[:40]!r}"
         )
     _need_database()

@@ -122,8 +122,8 @@ class Job:
             self._round = round
             self._name_slowest()
 
-    def tell(self, rank: int, since: int, steps: int, seconds: float, now: float) -> PolicyDirective:
-        """Record the duration of a worker's steps; see `OnlinePolicy.tell`.
+    def record_steps(self, rank: int, since: int, steps: int, seconds: float, now: float) -> PolicyDirective:
+        """Record the duration of a worker's steps; see `OnlinePolicy.record_steps`.
 
         Raises:
             InvalidError: the job does not have that rank.
@@ -336,7 +336,7 @@ class Job:
                 self.reset(rank, round, now, te, rejoin, members, *more)
             elif kind == "s":
                 since, steps, seconds = details
-                self.tell(rank, since, steps, seconds, now)
+                self.record_steps(rank, since, steps, seconds, now)
             elif kind == "p":
                 at, fields = details
                 self.report(Report(rank=rank, **fields), now, at)

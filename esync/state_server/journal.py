@@ -118,16 +118,16 @@ class Journal:
             OSError: the file cannot be written.
         """
         line = encode(self._head())
-        beside = self.path.with_name(self.path.name + ".new")
-        file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        temporary = self.path.with_name(self.path.name + ".new")
+        file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
             try:
                 _write(file, line)
             finally:
                 os.close(file)
-            replace_file(beside, self.path)
+            replace_file(temporary, self.path)
         except BaseException:
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
         self._adopt_file(os.open(self.path, os.O_WRONLY | os.O_APPEND), len(line), len(line))
 

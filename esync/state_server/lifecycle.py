@@ -57,7 +57,7 @@ class PersistentClock:
 
 
 class LivenessTracker:
-    """Signs of life of one job, except for queries, which its coordinator handles.
+    """Tracks whether a job is alive, by the reports and steps of its workers.
 
     The sending process numbers its reports and steps. A repeated number is a duplicate. A smaller
     number comes from another process: a replacement, or a worker of the next training, which has not

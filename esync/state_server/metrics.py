@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from .schema import Report, Totals
 
-_MOST = 1e15  # samples per second; larger values are invalid
+_MAX_RATE = 1e15  # samples per second; larger values are invalid
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class WorkerSpeed:
 def _per(amount: float, seconds: float) -> float:
     """Return amount ÷ seconds; 0 if that is invalid, for instance for a round without a duration."""
     rate = amount / seconds if seconds > 0 else 0.0
-    return rate if rate < _MOST else 0.0
+    return rate if rate < _MAX_RATE else 0.0
 
 
 def pace(capability: float, report: Report | None) -> WorkerSpeed:

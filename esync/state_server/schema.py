@@ -45,7 +45,7 @@ class Watching(Body):
 
     policy: Literal["elastic", "greedy"]
     window: Positive = Field(
-        config.STRAGGLER_WINDOW, le=config.STRAGGLER_WINDOW_MOST, description="steps over which throughput is measured"
+        config.STRAGGLER_WINDOW, le=config.STRAGGLER_WINDOW_MAX, description="steps over which throughput is measured"
     )
     stride: Positive = Field(config.STRAGGLER_STRIDE, description="steps between two measurements")
     raise_after: Positive = Field(
@@ -142,7 +142,7 @@ class Reset(Body):
             raise ValueError("members and present say the same thing: give one of them")
         return self
 
-    def taking_part(self) -> list[int] | None:
+    def participants(self) -> list[int] | None:
         """Return the ranks that take part from now on; None if that has not changed."""
         return self.members if self.present is None else from_text(self.present)
 

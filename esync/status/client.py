@@ -60,8 +60,8 @@ class Client:
         except NoAnswerError as error:
             raise UnreachableError(f"no state server answers at {self.address}: {error}") from None
         if answer.status == 401:
-            is_wrong = "is not the one that" if self._http.has_token else "is not set, but"
-            raise ExpectedError(f"{TOKEN_VARIABLE} {is_wrong} the state server at {self.address} wants")
+            problem = "is not the one that" if self._http.has_token else "is not set, but"
+            raise ExpectedError(f"{TOKEN_VARIABLE} {problem} the state server at {self.address} wants")
         if (refusal := answer.refusal()) is not None:
             raise ExpectedError(f"the state server at {self.address} refuses: {refusal}")
         if answer.ok:

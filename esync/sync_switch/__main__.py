@@ -27,9 +27,9 @@ def build_parser() -> argparse.ArgumentParser:
         description="When to switch from synchronous to asynchronous.",
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    about = "find the smallest BSP share whose accuracy is within beta of BSP's"
-    description = f"{about}, by bisection: a reconstruction of the paper's search; flags of the worker are passed on."
-    command = commands.add_parser("search", help=about, description=description)
+    summary = "find the smallest BSP share whose accuracy is within beta of BSP's"
+    description = f"{summary}, by bisection: a reconstruction of the paper's search; flags of the worker are passed on."
+    command = commands.add_parser("search", help=summary, description=description)
     add = command.add_argument
     descriptions.add_file(command)
     add("--on", choices=sorted(ENGINES), default="simulate", help="where trials run (default: %(default)s)")

@@ -12,7 +12,7 @@ from ..runtime.mxnet_import import mx
 from .batch_norm import reestimate_statistics
 
 #: Largest number of pixels in one forward pass; there are fewer images in it if they are large.
-MOST_PIXELS = config.EVAL_BATCH_SIZE * 28 * 28
+MAX_PIXELS = config.EVAL_BATCH_SIZE * 28 * 28
 
 
 def spread(values: np.ndarray, count: int | None) -> np.ndarray:
@@ -32,7 +32,7 @@ def accuracy(net: object, images: np.ndarray, labels: np.ndarray, size: int | No
         size: height and width of the network's input; None stands for those of the images.
         context: the MXNet device.
     """
-    batch = max(1, MOST_PIXELS // (size**2 if size is not None else math.prod(images.shape[1:][-2:])))
+    batch = max(1, MAX_PIXELS // (size**2 if size is not None else math.prod(images.shape[1:][-2:])))
     right = 0
     for start in range(0, len(images), batch):
         inputs = resize(mx.nd.array(as_floats(images[start : start + batch]), ctx=context), size)

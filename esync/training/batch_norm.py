@@ -35,7 +35,7 @@ def reestimate_statistics(net: Any, images: np.ndarray, size: int | None, contex
         ExpectedError: the network has no batch norm with running statistics.
     """
     moments = [_Moments(layer) for layer in layers_with_statistics(net)]
-    hooks = [moment.layer.register_forward_pre_hook(moment.take) for moment in moments]
+    hooks = [moment.layer.register_forward_pre_hook(moment.observe) for moment in moments]
     try:
         with _interpreted(net), mx.autograd.train_mode():
             for start in range(0, len(images), config.BATCH_SIZE):
@@ -55,23 +55,23 @@ class _Moments:
 
     def __init__(self, layer: Any) -> None:
         self.layer = layer
-        self._taken: list[tuple[int, Any, Any]] = []  # of each use: number of values, mean, variance
+        self._observed: list[tuple[int, Any, Any]] = []  # of each use: number of values, mean, variance
         self._sums: np.ndarray | None = None  # number of values, sum of these and of their squares
 
-    def take(self, layer: Any, inputs: tuple[Any, ...]) -> None:
+    def observe(self, layer: Any, inputs: tuple[Any, ...]) -> None:
         """Start to compute the moments of an input; a hook of the layer."""
         values = inputs[0].astype(np.float32)
         mean = values.mean(axis=layer._kwargs["axis"], exclude=True, keepdims=True)
         variance = mx.nd.square(mx.nd.broadcast_sub(values, mean)).mean(axis=layer._kwargs["axis"], exclude=True)
-        self._taken.append((values.size // variance.size, mean.reshape(-1), variance))
+        self._observed.append((values.size // variance.size, mean.reshape(-1), variance))
 
     def add(self) -> None:
         """Add the computed moments to the sums."""
-        for count, *computed in self._taken:
+        for count, *computed in self._observed:
             mean, variance = (array.asnumpy().astype(np.float64) for array in computed)
             sums = count * np.array([np.ones_like(mean), mean, variance + mean**2])
             self._sums = sums if self._sums is None else self._sums + sums
-        self._taken = []
+        self._observed = []
 
     def store(self) -> None:
         """Set the layer's statistics to mean and variance of all values."""

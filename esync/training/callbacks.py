@@ -92,7 +92,7 @@ class Callback:
     def accuracy(self, evaluated: Evaluated) -> None:
         """Handle an accuracy, which arrives some rounds after the evaluated one."""
 
-    def say(self, text: str) -> None:
+    def message(self, text: str) -> None:
         """Handle a message for the user."""
 
     def flush(self) -> None:
@@ -273,9 +273,9 @@ class ProgressLines(Callback):
         """Print the accuracy."""
         self._reporter.accuracy(evaluated.round, evaluated.accuracy, evaluated.metric.name)
 
-    def say(self, text: str) -> None:
+    def message(self, text: str) -> None:
         """Print the message."""
-        self._reporter.say(text)
+        self._reporter.print(text)
 
 
 def make_callbacks(

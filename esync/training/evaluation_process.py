@@ -63,7 +63,7 @@ class Evaluation(Future[float]):
         super().__init__("the evaluation of the model")
         self._process = process
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         if not self._completed.is_set():
             self._check(0)
 

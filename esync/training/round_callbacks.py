@@ -41,7 +41,7 @@ class Evaluator(Protocol):
 class Traffic(Protocol):
     """Counts bytes; see `membership.connections.TrafficMeter`."""
 
-    def take(self) -> tuple[int, int]:
+    def read_delta(self) -> tuple[int, int]:
         """Return the bytes sent and received since the last call."""
 
 
@@ -226,7 +226,7 @@ class RoundCallbacks:
         now = self._now()
         lasted, self._ended = now - self._ended, now
         result, recorder = trainer.algorithm.result, trainer.world.recorder
-        sent, received = self._meter.take()
+        sent, received = self._meter.read_delta()
         entry = {
             "num_iters": trainer.round,
             **recorder.take(),
@@ -266,7 +266,7 @@ class RoundCallbacks:
             callback.accuracy(evaluated)
         if text := self._evaluations.reach_target(trainer, evaluated):
             for callback in self._callbacks:
-                callback.say(text)
+                callback.message(text)
 
     def end(self, trainer: "Trainer") -> None:
         """Wait for the accuracy of the final weights, and write all logs."""

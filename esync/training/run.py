@@ -284,7 +284,7 @@ class Run(TrainerCallback):
                 self.checkpoints.save()  # the run can be made longer later
             self._rounds.end(trainer)
             self.close()
-            self._reporter.say(f"done after {trainer.round} rounds")
+            self._reporter.print(f"done after {trainer.round} rounds")
             super().train_end(trainer)
             if trainer.rank == 0 and self._net is not None:
                 with trainer.mean_statistics():
@@ -319,16 +319,16 @@ class Run(TrainerCallback):
             self._reports = None
 
     def _print_start(self, trainer: Trainer, device: str, resumed: int | None) -> None:
-        say = self._reporter.say
-        say(f"worker {trainer.rank} of {trainer.workers} on {device}, logs in {self.folder}")
+        report = self._reporter.print
+        report(f"worker {trainer.rank} of {trainer.workers} on {device}, logs in {self.folder}")
         if trainer.replacement:
-            say(f"takes the place of a worker that is gone, after round {trainer.round}")
+            report(f"takes the place of a worker that is gone, after round {trainer.round}")
         if self.checkpoints is None:
             return
         if resumed is not None:
-            say(f"going on from the checkpoint of round {resumed} in {self.checkpoints.directory}")
+            report(f"going on from the checkpoint of round {resumed} in {self.checkpoints.directory}")
         elif self.checkpoints.resume and not trainer.replacement:
-            say(f"no checkpoint in {self.checkpoints.directory} yet: starting from the beginning")
+            report(f"no checkpoint in {self.checkpoints.directory} yet: starting from the beginning")
 
     def _evaluator(self, trainer: Trainer, evaluate: Callable[[], float] | EvaluationProgram) -> Evaluator:
         """Return what evaluates: a process, if that is possible."""
@@ -374,7 +374,7 @@ class Run(TrainerCallback):
             except Exception as error:
                 log.warning("before_export has failed (%s): the final model is written without it", failure(error))
         export.save(self._net, folder, shape, log.warning)
-        self._reporter.say(f"final model in {folder}")
+        self._reporter.print(f"final model in {folder}")
 
 
 class InlineEvaluator:

@@ -489,7 +489,7 @@ def setting(name, value):
 
 
 AFTER = r"no model\.gradient after an exchange.*take it in before_local_step"
-READ_ONLY = r"read-only|servers reckon with what this worker has"
+READ_ONLY = r"read-only|servers rely on what this worker has"
 
 
 @pytest.mark.parametrize(

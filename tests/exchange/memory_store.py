@@ -38,7 +38,7 @@ from esync.runtime.errors import DeadlockError
 #: `random.Random(seed).randrange`, for instance.
 Choose = Callable[[int], int]
 #: Most seconds that pass at once although something could happen.
-HASTE_MOST = 1.0
+HASTE_MAX = 1.0
 
 
 class KilledError(BaseException):
@@ -256,7 +256,7 @@ class MemoryCluster:
         if tasks or prompt:
             heads = prompt
         if self._haste and self._choose(self._haste) == self._haste - 1:
-            self._skip_time(HASTE_MOST)
+            self._skip_time(HASTE_MAX)
             return True
         choice = self._choose(len(tasks) + len(heads))
         if choice < len(tasks):

@@ -34,7 +34,7 @@ def test_host_memory_reuses_released_arrays(memory):
 
 def test_host_memory_assigns_pulled_values_in_place(memory):
     kept = ones()
-    weights, state = memory.update(sgd, memory.work_on(kept), ones(value=6.0), None, Step(0.5, momentum=0.9), 3)
+    weights, state = memory.update(sgd, memory.to_array(kept), ones(value=6.0), None, Step(0.5, momentum=0.9), 3)
     assert weights is kept
     assert np.array_equal(memory.fetch(kept), ones(value=0.0))
     assert np.array_equal(state, ones(value=-1.0))

@@ -47,7 +47,7 @@ class Recorded:
     def show(self, rows: Sequence[WorkerRow]) -> None:
         self.rows = list(rows)
 
-    def say(self, text: str) -> None:
+    def print(self, text: str) -> None:
         self.said.append(text)
 
     def process_line(self, name: str, text: str, end: str) -> None:
@@ -73,9 +73,9 @@ class Reacting(Recorded):
         super().__init__()
         self._text, self._do = text, do
 
-    def say(self, text: str) -> None:
+    def print(self, text: str) -> None:
         first = not any(self._text in each for each in self.said)
-        super().say(text)
+        super().print(text)
         if first and self._text in text:
             self._do()
 

@@ -112,8 +112,8 @@ def test_unreachable_host_that_answers_again_gets_its_worker_back(folder: Path) 
     class Watching(Reacting):
         """It lives on until launch has seen that it is back; then it is killed."""
 
-        def say(self, text: str) -> None:
-            super().say(text)
+        def print(self, text: str) -> None:
+            super().print(text)
             if "is back after" in text:
                 (folder / "finish").touch()
 

@@ -86,7 +86,7 @@ def test_table_view_leaves_the_last_state_on_the_terminal(monkeypatch):
     screen.show(ROWS)
     done = [WorkerRow("worker-0", "cloud1", "cpu", "done", progress(0))]
     screen.show(done)  # too soon after the first for a drawing of its own
-    screen.say("[a remark]")
+    screen.print("[a remark]")
     screen.close()
     assert "[a remark]" in console.file.getvalue()
     assert "done" in console.file.getvalue().rpartition("title")[2]

@@ -176,7 +176,7 @@ def test_traffic_meter_counts_from_its_creation(peer):
         peer("read", 5000)
         assert soon(lambda: mine(here)[0].sent >= 5000)
         meter = TrafficMeter()
-        assert meter.take() == (0, 0)
+        assert meter.read_delta() == (0, 0)
         here.sendall(b"y" * 70_000)
         peer("read", 70_000)
         peer("write", 7)
@@ -185,12 +185,12 @@ def test_traffic_meter_counts_from_its_creation(peer):
 
         def arrived() -> bool:
             nonlocal sent, received
-            more = meter.take()
+            more = meter.read_delta()
             sent, received = sent + more[0], received + more[1]
             return (sent, received) == (70_000, 7)
 
         assert soon(arrived)
-        assert meter.take() == (0, 0)
+        assert meter.read_delta() == (0, 0)
 
 
 def test_traffic_meter_keeps_bytes_of_closed_connections(peer):
@@ -199,12 +199,12 @@ def test_traffic_meter_keeps_bytes_of_closed_connections(peer):
         first.sendall(b"y" * 1000)
         peer("read", 1000)
         assert soon(lambda: mine(first)[0].sent >= 1000)
-        sent, _ = meter.take()
+        sent, _ = meter.read_delta()
         assert 1000 <= sent <= 1001  # the kernel counts the beginning of a connection as a byte
     peer("close")
-    assert meter.take() == (0, 0)
+    assert meter.read_delta() == (0, 0)
     with peer.connect() as second:
         second.sendall(b"y" * 300)
         peer("read", 300)
         assert soon(lambda: mine(second)[0].sent >= 300)
-        assert 300 <= meter.take()[0] <= 301
+        assert 300 <= meter.read_delta()[0] <= 301

@@ -49,15 +49,15 @@ def test_server_monitor_names_the_peers_that_are_gone():
     with ExitStack() as stack:
         scheduler, server = Listener(stack), Listener(stack)
         monitor = monitor_servers(scheduler.address, [server.address], print, grace=5.0)
-        assert monitor.look(now=100.0) == []
+        assert monitor.check(now=100.0) == []
         server.kill()
-        assert monitor.look(now=101.0) == []
-        assert monitor.look(now=105.5) == []  # it may connect again
+        assert monitor.check(now=101.0) == []
+        assert monitor.check(now=105.5) == []  # it may connect again
         names = [f"the parameter server at 127.0.0.1:{server.address[1]}"]
-        assert monitor.look(now=106.5) == names
+        assert monitor.check(now=106.5) == names
         scheduler.kill()
-        assert monitor.look(now=107.0) == names
-        assert monitor.look(now=112.5) == [*names, f"the scheduler at 127.0.0.1:{scheduler.address[1]}"]
+        assert monitor.check(now=107.0) == names
+        assert monitor.check(now=112.5) == [*names, f"the scheduler at 127.0.0.1:{scheduler.address[1]}"]
 
 
 def test_server_monitor_reports_each_lost_peer_once():
@@ -72,7 +72,7 @@ def test_server_monitor_reports_each_lost_peer_once():
             told.set()
 
         monitor = monitor_servers(scheduler.address, [server.address], lost, grace=0.1)
-        assert monitor.look(now=time.monotonic()) == []
+        assert monitor.check(now=time.monotonic()) == []
         monitor.start()
         stack.callback(monitor.close)
         for listener in (scheduler, server):
@@ -90,23 +90,23 @@ def test_server_monitor_ignores_other_connections():
         tracker = Listener(stack)  # before anything of the cluster is there
         scheduler, server = Listener(stack), Listener(stack)
         monitor = monitor_servers(scheduler.address, [server.address], print, grace=5.0)
-        assert monitor.look(now=100.0) == []
+        assert monitor.check(now=100.0) == []
         store = Listener(stack)
-        assert monitor.look(now=101.0) == []
+        assert monitor.check(now=101.0) == []
         tracker.kill()
         store.kill()
-        assert monitor.look(now=107.0) == []
-        assert monitor.look(now=113.0) == []
+        assert monitor.check(now=107.0) == []
+        assert monitor.check(now=113.0) == []
         server.kill()
-        assert monitor.look(now=200.0) == []
-        (gone,) = monitor.look(now=206.0)
+        assert monitor.check(now=200.0) == []
+        (gone,) = monitor.check(now=206.0)
         assert "parameter server" in gone
 
 
 def test_server_monitor_sets_keep_alive_on_cluster_connections_only():
     with ExitStack() as stack:
         tracker, scheduler, server = Listener(stack), Listener(stack), Listener(stack)
-        monitor_servers(scheduler.address, [server.address], print).look(now=100.0)
+        monitor_servers(scheduler.address, [server.address], print).check(now=100.0)
         keeps = [
             each.connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) for each in (tracker, scheduler, server)
         ]
@@ -135,12 +135,12 @@ def test_server_monitor_forgives_a_connection_that_comes_back():
     with ExitStack() as stack:
         scheduler, server = Listener(stack), Listener(stack)
         monitor = monitor_servers(scheduler.address, [server.address], print, grace=5.0)
-        monitor.look(now=100.0)
+        monitor.check(now=100.0)
         server.connection.close()
-        assert monitor.look(now=104.0) == []
+        assert monitor.check(now=104.0) == []
         stack.enter_context(socket.create_connection(server.address))
-        assert monitor.look(now=104.5) == []
-        assert monitor.look(now=110.0) == []
+        assert monitor.check(now=104.5) == []
+        assert monitor.check(now=110.0) == []
 
 
 def test_keep_alive_is_set_on_outgoing_connections_also_later_ones():

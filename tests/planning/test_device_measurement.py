@@ -8,7 +8,7 @@ import pytest
 
 from esync.launch.hosts import Host
 from esync.launch.spec import ProcessSpec
-from esync.planning.device_measurement import LEAST_ITERATIONS, MeasuringTime, measure_devices
+from esync.planning.device_measurement import MIN_ITERATIONS, MeasuringTime, measure_devices
 from esync.planning.measuring_processes import MeasuringProcesses
 from esync.planning.server_measurement import run_probes
 
@@ -44,7 +44,7 @@ def test_every_device_gets_its_figures(tmp_path: Path) -> None:
     assert {name: figure.step_time for name, figure in figures.items()} == pytest.approx(
         {"worker-0": 0.5, "worker-1": 2.0}
     )
-    assert all(figure.iterations >= LEAST_ITERATIONS and figure.batch_size == 8 for figure in figures.values())
+    assert all(figure.iterations >= MIN_ITERATIONS and figure.batch_size == 8 for figure in figures.values())
     assert figures["worker-0"].jitter == pytest.approx(0.0, abs=1e-6)
     assert figures["worker-0"].model_bytes == 48
     assert any("here/worker-1 takes 2000.0 ms an iteration" in line for line in said)

@@ -59,7 +59,7 @@ def test_descriptor_service_with_other_terms_refuses(service):
 
 
 def test_descriptor_service_with_too_many_connections_keeps_only_so_many(service):
-    most = descriptor_service._MOST_CLIENTS
+    most = descriptor_service._MAX_CLIENTS
     strangers = []
     try:
         for _ in range(most):

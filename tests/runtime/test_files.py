@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from esync.data.fetch import _alone_in
+from esync.data.fetch import _locked_folder
 from esync.launch.folders import lock_folder
 from esync.runtime import files
 from esync.runtime.files import NoHomeError, expanded, flush_folder, memory_descriptor, through_memory, write_atomically
@@ -108,7 +108,7 @@ def test_folders_on_file_system_without_locks_are_used_with_a_warning(
         for _ in range(2):
             lock_folder(tmp_path / "logs", tmp_path).close()
         claim(tmp_path / "rounds", "cpu", overwrite=False)[1].close()
-        with _alone_in(tmp_path / "data"):
+        with _locked_folder(tmp_path / "data"):
             pass
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == 4

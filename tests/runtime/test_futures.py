@@ -46,7 +46,7 @@ class Countdown(Future[str]):
         super().__init__("the end")
         self.looks = looks
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         self.looks -= 1
         if self.looks <= 0:
             self.complete("over")

@@ -86,7 +86,7 @@ def test_metric_with_any_name_is_printed_in_any_locale(locale: dict[str, str]) -
         "view = choose('title', quiet=False)\n"
         "view._every = 0\n"
         "view.show([WorkerRow('worker-0', 'host', 'cpu', 'training', progress)])\n"
-        "view.say('\\u03bc')\n"
+        "view.print('\\u03bc')\n"
         "print('end')\n"
     )
     done = child.run("-c", program, **locale)
@@ -104,7 +104,7 @@ def test_reporter_with_output_that_cannot_be_written_goes_on(tmp_path: Path, red
         "from esync.runtime.progress import ProgressReporter\n"
         "number = os.open('first', os.O_WRONLY | os.O_CREAT)\n"
         "for _ in range(20):\n"
-        "    ProgressReporter(quiet=False, machine=False).say('x' * 10_000)\n"
+        "    ProgressReporter(quiet=False, machine=False).print('x' * 10_000)\n"
         "    time.sleep(0.01)\n"
         "os.write(number, b'model')\n"
     )

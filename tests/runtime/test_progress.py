@@ -71,7 +71,7 @@ def test_progress_parse_of_other_lines_is_none(line):
 
 def test_progress_reporter_prints_for_people_or_machines():
     def use(reporter: ProgressReporter) -> None:
-        reporter.say("hello")
+        reporter.print("hello")
         reporter.round(ROUND)
         reporter.accuracy(15, 0.81251)
 

@@ -173,7 +173,7 @@ FAULTS: dict[str, Fault] = {
     "who is ahead is reckoned from the beginning of the run": Fault(
         "ssp",
         (
-            Edit(f"{_ROUND_STATE}.resume_slot", "self._before[rank] = ", ""),
+            Edit(f"{_ROUND_STATE}.resume_slot", "self._bound.count_from(rank, exchanges)", ""),
             Edit(f"{_CHECKPOINTS}.settle", "return ResumeState(resume_at)", "return ResumeState(0)"),
         ),
         bug=9,
@@ -266,7 +266,8 @@ FAULTS: dict[str, Fault] = {
         "mode:sync", (Edit(f"{_ROUND_STATE}.applied", "self.round = self.rounds", "self.round = 2 * self.rounds"),)
     ),
     "a worker goes beyond the staleness by one": Fault(
-        "mode:ssp", (Edit(f"{_ROUND_STATE}._release", "<= self.staleness", "<= self.staleness + 1"),)
+        "mode:ssp",
+        (Edit("esync.exchange.protocol.staleness:StalenessBound.within", "<= self._limit", "<= self._limit + 1"),),
     ),
     AFTER_THE_END: Fault(
         "mode:sync-switch",
@@ -278,7 +279,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "READY comes after the first iteration": Fault("mode:esync", (Edit(_DECIDE, "slack < 0 and begun", "begun"),)),
     "who rounds do not wait for is never READY": Fault(
-        "mode:tiered", (Edit("esync.coordination.coordinator:decide_unawaited", "slack < 0", "False"),)
+        "mode:tiered", (Edit("esync.coordination.coordinator:decide_aside", "slack < 0", "False"),)
     ),
     "a worker forgets a READY now and then": Fault(
         "mode:esync",

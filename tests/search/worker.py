@@ -166,7 +166,7 @@ class Worker(TrainerStatus):
             self._job.iteration(self)
             exchange.heartbeat()
             self.training.take_part()
-            if self._unawaited:
+            if self._aside:
                 self._store.sleep(DISCARD)
                 if self.training.result is not None and self.rank not in self.training.result.aside:
                     exchange.step_aside()
@@ -210,7 +210,7 @@ class Worker(TrainerStatus):
             places = np.flatnonzero(weights)
             del vectors[WEIGHTS]
             terms = {"step": (places, weights[places])}
-        if self._unawaited:
+        if self._aside:
             returns = (schedule.seed + self.exchange.sequence) % 3 == 0
             terms["control"] = Control(Use.BACK if returns else Use.UNAWAITED)
         if schedule.settings.switches:
@@ -218,7 +218,7 @@ class Worker(TrainerStatus):
         return Payload(vectors, 1, RATE, **terms)
 
     @property
-    def _unawaited(self) -> bool:
+    def _aside(self) -> bool:
         """Whether rounds need not wait for this worker; see `algorithms.tiered_esync`."""
         return self._schedule.settings.tiered and self.rank == self._schedule.workers - 1 > 0
 

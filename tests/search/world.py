@@ -405,7 +405,7 @@ class Job:
                 self._gone |= dict.fromkeys(gone, self.cluster.now + config.PEER_GONE)
             elif self._post:
                 message, sender = self._post.popleft()
-                self._send(self._registry.take(message, sender))
+                self._send(self._registry.handle(message, sender))
                 if message.command == messages.ADD_NODE:
                     self.machines.moment(JOIN)
                 self._send(self._registry.admit([*self._gone]))

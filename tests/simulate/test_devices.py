@@ -11,11 +11,13 @@ from esync.simulate.engine import SimulationEngine
 @pytest.mark.parametrize("distribution", JITTERS)
 def test_jitter_keeps_mean_and_deviation_and_stays_positive(distribution, jitter):
     model = DeviceModel(step_time=2.0, jitter=jitter, distribution=distribution)
-    works = np.array(list(islice(model.works([1]), 200_000)))
+    works = np.array(list(islice(model.iteration_times([1]), 200_000)))
     assert works.min() > 0
     assert works.mean() == pytest.approx(2.0, rel=4 * jitter / 447)  # four standard errors
     assert works.std() == pytest.approx(2.0 * jitter, rel=0.05)
-    assert works[:9].tolist() == list(islice(model.works([1]), 9)) != list(islice(model.works([2]), 9))
+    assert (
+        works[:9].tolist() == list(islice(model.iteration_times([1]), 9)) != list(islice(model.iteration_times([2]), 9))
+    )
 
 
 @pytest.mark.parametrize(
@@ -29,12 +31,12 @@ def test_jitter_keeps_mean_and_deviation_and_stays_positive(distribution, jitter
 )
 def test_jitter_of_small_size_draws_the_same_numbers_as_before(distribution, first):
     model = DeviceModel(step_time=1.0, jitter=0.1, distribution=distribution)
-    assert list(islice(model.works([1]), 3)) == pytest.approx(first, abs=1e-6)
+    assert list(islice(model.iteration_times([1]), 3)) == pytest.approx(first, abs=1e-6)
 
 
 def test_trace_is_repeated_and_sets_the_mean():
     model = DeviceModel(step_time=9.0, jitter=0.5, trace=(1.0, 2.0, 6.0))
-    assert list(islice(model.works([0]), 5)) == [1.0, 2.0, 6.0, 1.0, 2.0]
+    assert list(islice(model.iteration_times([0]), 5)) == [1.0, 2.0, 6.0, 1.0, 2.0]
     assert model.mean == 3.0
 
 

@@ -79,7 +79,7 @@ def test_report_shows_hostile_names_as_they_are(url):
 
 
 @pytest.mark.parametrize(
-    "runs", ["", "x", "a" * 31, "../../etc", ",".join(["0" * 32] * (api.MOST_RUNS + 1)), "0" * 32 + ","]
+    "runs", ["", "x", "a" * 31, "../../etc", ",".join(["0" * 32] * (api.MAX_RUNS + 1)), "0" * 32 + ","]
 )
 def test_report_of_what_is_no_id_is_refused(url, runs):
     status, body, headers = get(url, f"/api/v1/report?runs={runs}")

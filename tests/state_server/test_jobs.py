@@ -125,7 +125,7 @@ def test_job_is_kept_alive_by_reports_or_steps_alone(clock, told):
         if told == "reports":
             reported(job, number % 3, number + 1, now=4.0 * number)
         else:
-            job.tell(1, number, 1, 1.0, now=4.0 * number)
+            job.record_steps(1, number, 1, 1.0, now=4.0 * number)
         clock.time = 4.0 * number + 3.9
         with pytest.raises(ConflictError):
             begin(jobs)
@@ -145,7 +145,7 @@ def test_job_silence_is_measured_by_the_slowest_worker(clock, told):
         reported(job, 1, 1, now=50.0)
         reported(job, 1, 11, now=100.0, seconds=600.0)
     else:
-        job.tell(1, 0, 10, 600.0, now=100.0)
+        job.record_steps(1, 0, 10, 600.0, now=100.0)
     reported(job, 2, 1, now=100.0, seconds=0.1)  # a fast one
     clock.time = 100.0 + 3 * 60.0 - 1.0
     with pytest.raises(ConflictError) as refusal:

@@ -58,7 +58,7 @@ def test_straggler_watch_decides_the_same_after_restarts(tmp_path, monkeypatch, 
                 jobs = JobRegistry(tmp_path)
                 jobs.restore()
             seconds = draw.uniform(0.08, 0.12) + 0.2 * (rank == step // 40)
-            answer = jobs.get("a").tell(rank, step, 1, seconds, now=float(step))
+            answer = jobs.get("a").record_steps(rank, step, 1, seconds, now=float(step))
             assert answer == undisturbed.record_steps(rank, step, 1, seconds)
             seen.add(answer.excluded)
     assert {(), (0,), (1,), (2,)} <= seen

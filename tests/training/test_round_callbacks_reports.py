@@ -67,7 +67,7 @@ class Own(Callback):
     def round(self, ended) -> None:
         self.told.append(("round", ended.number, ended.evaluated and ended.evaluated.accuracy, ended.result.wait))
 
-    def say(self, text: str) -> None:
+    def message(self, text: str) -> None:
         self.told.append(("say", text))
 
     def close(self) -> None:

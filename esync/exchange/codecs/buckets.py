@@ -107,17 +107,17 @@ class BucketEncoder(Encoder):
         self._codec = codec
 
     @cached_property
-    def rest(self) -> np.ndarray:
+    def residual(self) -> np.ndarray:
         """The residual, of the weights' size; may be changed in place."""
         return np.zeros(self._codec.layout.sizes[WEIGHTS], np.float32)
 
     @override
     def state(self) -> dict[str, Any]:
-        return {"rest": self.rest}
+        return {"rest": self.residual}
 
     @override
     def restore(self, state: Mapping[str, Any]) -> None:
-        np.copyto(self.rest, state["rest"])
+        np.copyto(self.residual, state["rest"])
 
     @cached_property
     def _scratch(self) -> np.ndarray:
@@ -132,7 +132,7 @@ class BucketEncoder(Encoder):
             part = self._scratch[: bucket.stop - bucket.start]
             source.read(bucket.start, bucket.stop, part)
             key = self._codec.key(bucket)
-            quantizer.pack_with(self.rest[bucket.start : bucket.stop], part, buffer(key, quantizer.elements))
+            quantizer.pack_with(self.residual[bucket.start : bucket.stop], part, buffer(key, quantizer.elements))
             yield PackedArray(bucket.shard, key, bucket.index)
 
     @override
@@ -165,10 +165,10 @@ class BucketDecoder(Decoder):
     @override
     def read(self, server: int, arrays: Iterable[np.ndarray], length: int, model: ModelSink) -> None:
         for (bucket, quantizer), array in zip(self._codec.by_server[server].values(), arrays, strict=True):
-            at = self._steps[bucket.index]
-            step = step_of(array, at)
+            step_before = self._steps[bucket.index]
+            step = step_of(array, step_before)
             common = self._common[bucket.index]
-            if step > at:
+            if step > step_before:
                 quantizer.add(array[wire.HEADER_ELEMENTS :], common)
                 self._steps[bucket.index] = step
             model.write(WEIGHTS, bucket.start, common)

@@ -13,15 +13,15 @@ from ..base import SlotLostError
 from ..protocol import wire
 
 
-def step_of(array: np.ndarray, at: int) -> int:
+def step_of(array: np.ndarray, present: int) -> int:
     """Return the step that an array of an answer leads to.
 
     Raises:
-        SlotLostError: the step is neither `at`, that of the present weights, nor the next one.
+        SlotLostError: the step is neither `present`, that of the present weights, nor the next one.
     """
     step = int(wire.header_of(array)["sequence"])
-    if step not in (at, at + 1):
-        raise SlotLostError(f"the servers are at step {step}, where this worker expects {at + 1}: start it again")
+    if step not in (present, present + 1):
+        raise SlotLostError(f"the servers are at step {step}, where this worker expects {present + 1}: start it again")
     return step
 
 

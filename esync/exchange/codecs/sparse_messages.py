@@ -23,7 +23,7 @@ from .sparse import Sparse, bounds_of
 from .sparse.message_format import MessageFormat
 
 #: MXNet computes a key's server from key · 9973 in 32 bits.
-MOST_KEYS = 2**31 // 9973
+MAX_KEYS = 2**31 // 9973
 
 
 @lru_cache
@@ -69,7 +69,7 @@ class PieceKeys:
         self._classes = len(size_classes(self.most))
         # A message is never much longer than the dense vector; see `sparse.message_format`.
         self._width = self._classes + 2 * -(-layout.sizes[WEIGHTS] // self.most)
-        if layout.servers > 1 and self.key(slots, 0, 0) * layout.servers > MOST_KEYS:
+        if layout.servers > 1 and self.key(slots, 0, 0) * layout.servers > MAX_KEYS:
             raise ValueError(f"{slots} workers with {layout.servers} servers need more keys than MXNet can tell apart")
 
     def pieces(self, elements: int) -> list[tuple[int, int]]:

@@ -60,11 +60,11 @@ def allreduce(
     received = buffer[: needed * values.itemsize].view(values.dtype)
     for step in steps:
         arriving: list[tuple[Request, np.ndarray, np.ndarray]] = []
-        at = 0
+        offset = 0
         for move in step.receives:
             target = values[move.start : move.stop]
-            incoming = received[at : at + move.size] if step.adds else target
-            at += move.size
+            incoming = received[offset : offset + move.size] if step.adds else target
+            offset += move.size
             arriving.append((transport.irecv(incoming, move.peer, tag), incoming, target))
         leaving = [transport.isend(values[move.start : move.stop], move.peer, tag) for move in step.sends]
         for request, incoming, target in arriving:

@@ -46,7 +46,7 @@ class CollectiveEngine:
     def run(self, vector: np.ndarray, backoff: Backoff, check: Callable[[], None] = lambda: None) -> None:
         """Sum a vector over all ranks, in place, and wait; see `transport.CoroutinePool.run`."""
         step = self.bucket_elements * 4 // vector.itemsize
-        pieces = [vector[at : at + step] for at in range(0, vector.size, step)]
+        pieces = [vector[start : start + step] for start in range(0, vector.size, step)]
         CoroutinePool(self.allreduce(piece, index) for index, piece in enumerate(pieces)).run(backoff, check)
 
     def measure(self, size: int) -> None:
@@ -76,4 +76,4 @@ class CollectiveEngine:
 
 def bucket_bytes(ranks: int) -> int:
     """Return the most bytes of a bucket."""
-    return min(config.COLLECTIVE_BUCKET * max(ranks, 1), config.COLLECTIVE_BUCKET_MOST)
+    return min(config.COLLECTIVE_BUCKET * max(ranks, 1), config.COLLECTIVE_BUCKET_MAX)

@@ -78,7 +78,7 @@ class CollectiveState:
         """Return a context manager that monitors a wait for the others."""
         return self.watchdog.waiting(what, self._round_timeout, hint)
 
-    def take(self) -> tuple[int, int]:
+    def read_delta(self) -> tuple[int, int]:
         """Return the bytes sent and received between the last call and the newest finished exchange.
 
         These are the bytes passed to MPI, also if they stay within one machine.

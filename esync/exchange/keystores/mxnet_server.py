@@ -56,7 +56,7 @@ class DeviceMemory:
         copy.wait_to_read()
         return copy
 
-    def work_on(self, values: np.ndarray) -> Any:
+    def to_array(self, values: np.ndarray) -> Any:
         """Return a copy on the GPU."""
         return self.stage(values)
 
@@ -195,7 +195,7 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
         else:
             with suppress(_SchedulerGoneError):
                 node = directory.members(self._scheduler, _give_up)[server_id(self.kvstore.rank)]
-                directory.tell(self._scheduler, messages.OVER, node)
+                directory.notify(self._scheduler, messages.OVER, node)
         time.sleep(FAREWELL)
         log.info("all workers have left%s", f": {failure}" if failure else "")
         exit_now(1 if failure else 0)

@@ -216,7 +216,7 @@ class MXNetStore(KeyedStore):
         super().init_shared(specs)
         if not self._start_monitor.closed:
             self._start_monitor.close()
-            directory.tell(self._scheduler, messages.BEGUN, self._me)
+            directory.notify(self._scheduler, messages.BEGUN, self._me)
 
     @override
     def release(self, keys: Collection[int]) -> None:
@@ -253,7 +253,7 @@ class MXNetStore(KeyedStore):
                         self.send(server, (), message)
                 self._answered()
             if self.finished and message is not None:  # after the messages to the servers, which wait for them
-                directory.tell(self._scheduler, messages.DONE, self._me)
+                directory.notify(self._scheduler, messages.DONE, self._me)
         self._monitor.close()
         mx.base.check_call(mx.base._LIB.MXKVStoreSetBarrierBeforeExit(self.store.handle, ctypes.c_int(0)))
 

@@ -98,7 +98,7 @@ class SenderCheck(threading.Thread):
                 seen.add(inode)
                 if tcp_socket.listens:
                     self._update_filter(tcp_socket, inode)
-                elif inode not in self._done and (tcp_socket.received or not self._concerns(tcp_socket)):
+                elif inode not in self._done and (tcp_socket.received or not self._is_filtered(tcp_socket)):
                     self._done.add(inode)
                     with contextlib.suppress(OSError):  # it has none
                         tcp_socket.detach_filter()
@@ -113,19 +113,19 @@ class SenderCheck(threading.Thread):
         return True
 
     def _update_filter(self, listener: TCPSocket, inode: int) -> None:
-        concerned = self._concerns(listener)
-        if concerned and inode not in self._filtered:
+        is_filtered = self._is_filtered(listener)
+        if is_filtered and inode not in self._filtered:
             try:
                 listener.attach_filter(SIGNATURE_ONLY)
             except OSError as error:
                 raise FilterError(str(error)) from None
             self._filtered.add(inode)
-        elif not concerned and inode in self._filtered:
+        elif not is_filtered and inode in self._filtered:
             self._filtered.discard(inode)
             listener.detach_filter()
 
-    def _concerns(self, tcp_socket: TCPSocket) -> bool:
+    def _is_filtered(self, tcp_socket: TCPSocket) -> bool:
         """Return whether a socket listens on a filtered port, or is a connection to it."""
-        port = tcp_socket.here()[1]
-        filtered = port not in self._others if self._port is None else port == self._port
-        return filtered and (tcp_socket.listens or bool(tcp_socket.there()))
+        port = tcp_socket.local_address()[1]
+        matches = port not in self._others if self._port is None else port == self._port
+        return matches and (tcp_socket.listens or bool(tcp_socket.remote_address()))

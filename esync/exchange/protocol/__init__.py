@@ -5,8 +5,8 @@ the servers, `pending` has the handles of exchanges, `mailbox` moves the rule's 
 checkpoints, and `host_exchange` combines the exchanges of the workers of a host.
 
 The server's side is `endpoint` and `parameter_server`: `payload_staging` keeps payloads until they
-are complete, `round_state` counts commits and rounds and decides when the run ends, and
-`server_model` has the weights and runs the rules.
+are complete, `round_state` counts commits and rounds and decides when the run ends, `staleness`
+decides which workers are too far ahead, and `server_model` has the weights and runs the rules.
 
 Both sides use `wire`, the messages; `handshake`, a worker's first message; `specification`, what the
 exchange does; `scalars`, the numbers in commits; `status`, the answer to all messages; and `layout`,

@@ -72,7 +72,7 @@ class ParameterServerExchange(Exchange):
         self.replacement = False
         self.job, self.resume_at, self.part = 0, -1, 0
         self._statuses = StatusReader(store, self._observe)
-        self._unawaited = False  # whether this worker has requested that rounds not wait for it
+        self._aside = False  # whether this worker has requested that rounds not wait for it
         self._make_codec = make_codec
         self._overlapped: OverlappedExchange | None = None
         self._closed = self._introduced = False
@@ -157,7 +157,7 @@ class ParameterServerExchange(Exchange):
         fields = {"round": self._statuses.round, "part": self.part, **payload.fields}
         if control.in_later_round:
             fields["round"] = 0  # the round that includes it is not known yet
-            self._unawaited = True
+            self._aside = True
         elif control.in_this_round and self._statuses.aside:
             fields["includes"] = wire.encode_ranks(self._statuses.includable(), wire.INCLUDED_BYTES)
         if self._host is not None and not control.in_this_round:
@@ -181,7 +181,7 @@ class ParameterServerExchange(Exchange):
 
     @override
     def step_aside(self, resting: bool = False) -> None:
-        self._unawaited = True
+        self._aside = True
         if self._host is not None:
             self._host.abstain()
         self.send_to_all(wire.ASIDE, index=int(resting))
@@ -313,7 +313,7 @@ class ParameterServerExchange(Exchange):
         """Fetch the requested vectors from the servers, which have used the payload."""
         store = self.store
         if payload.control.use == wire.BACK and statuses[0].use:
-            self._unawaited = False
+            self._aside = False
         store.inject_delay()
         with store.waiting("the model from"):
             requested = payload.returned
@@ -353,7 +353,7 @@ class ParameterServerExchange(Exchange):
     ) -> Result:
         """Return the result in the statuses, and announce the next round to the host's workers."""
         result = self._statuses.result(statuses, wait, transfer, deciding)
-        if self._host is not None and not self._unawaited:
+        if self._host is not None and not self._aside:
             self._host.ready(self._statuses.round)
         return result
 

@@ -154,9 +154,9 @@ class Handshake:
 
     def differences(self, other: "Handshake") -> list[str]:
         """Return phrases that describe in what `other` has to agree with this worker but does not."""
-        alike = {name: getattr(self, name) for name in PERSONAL}
-        alike["specification"] = replace(other.specification, own=self.specification.own)
-        if replace(other, **alike) == self:
+        personal = {name: getattr(self, name) for name in PERSONAL}
+        personal["specification"] = replace(other.specification, own=self.specification.own)
+        if replace(other, **personal) == self:
             return []
         return describe_differences(self._terms(), other._terms())
 
@@ -240,11 +240,11 @@ class StartNotice:
             "optimizer is each worker's own, so training goes on"
             for rank, differences in self._differences.items()
         ][:1]  # the status has room for one
-        alike = {generator: ranks for (generator, _), ranks in self._ranks.items() if len(ranks) > 1}
-        if alike:
-            ranks = max(alike.values(), key=len)
+        equal = {generator: ranks for (generator, _), ranks in self._ranks.items() if len(ranks) > 1}
+        if equal:
+            ranks = max(equal.values(), key=len)
             warnings.append(
-                f"workers {enumeration(sorted(ranks), 9)} begin with the same random numbers ({' and '.join(alike)}): "
+                f"workers {enumeration(sorted(ranks), 9)} begin with the same random numbers ({' and '.join(equal)}): "
                 "what their programs draw (batches, crops, noise) is the same on all of them. Call "
                 "esync.reseed(trainer, seed) after trainer.start() for numbers by rank; trainer.batches seeds by rank "
                 "itself"

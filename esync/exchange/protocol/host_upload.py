@@ -167,7 +167,7 @@ class HostUpload:
         encoder = self.encoder
         if encoder is None:
             return {}
-        state: dict[str, Any] = {"rest": encoder.rest} if self._unsent_alone else {}
+        state: dict[str, Any] = {"rest": encoder.residual} if self._unsent_alone else {}
         if self._member.position == 0:
             with self._group.locked() as table:
                 generation = int(table["residual"])
@@ -254,7 +254,7 @@ class HostUpload:
                 entry["carrier"] = NOBODY
 
     def _is_lost(self, table: Any, entry: Any, status: Status, contribution: Contribution) -> bool:
-        """Return whether the group's commit may never count for this worker on a server."""
+        """Return whether this worker has to send a server its own payload: the group's may never count there."""
         slots = [status.slot(rank) for rank in self._group.ranks]
         if slots[self._member.position].committed:
             return False
@@ -278,8 +278,8 @@ class HostUpload:
                 source.read(0, array.size, array)
         if self._unsent_alone and WEIGHTS in vectors and (encoder := self.encoder) is not None:
             weights = self._group.contribution(self._group.rank, WEIGHTS)
-            weights += encoder.rest
-            encoder.rest[:] = 0
+            weights += encoder.residual
+            encoder.residual[:] = 0
             self._unsent_alone = False
         self._group.moved(2 * self._elements(vectors))
 
@@ -292,14 +292,14 @@ class HostUpload:
             # A copy, because another worker may become the carrier in the meantime.
             with group.locked() as table:
                 generation = int(table["residual"])
-            np.copyto(encoder.rest, group.residual(generation % 2))
+            np.copyto(encoder.residual, group.residual(generation % 2))
         try:
             sums = self._sums(contribution, members)
             attempt, sent = self._send_arrays(contribution, sums, range(store.servers))
-            begun = self._begin_commit(contribution, members, None if encoder is None else encoder.rest, generation)
+            begun = self._begin_commit(contribution, members, None if encoder is None else encoder.residual, generation)
         finally:
             if encoder is not None:
-                encoder.rest[:] = 0
+                encoder.residual[:] = 0
         if not begun:
             return
         others = [member["commit"].copy() for member in members if member["commit"]["rank"] != group.rank]
@@ -368,7 +368,7 @@ class HostUpload:
         """Send this worker's payload and its commit to one server."""
         contribution.sent_alone.add(server)
         encoder = self.encoder
-        before = None if encoder is None else encoder.rest.copy()
+        before = None if encoder is None else encoder.residual.copy()
         vectors = {
             name: WeightedSum([self._group.contribution(self._group.rank, name)], [1.0])
             for name in contribution.vectors
@@ -378,7 +378,7 @@ class HostUpload:
             self._unsent_alone = True
             for bucket in self._layout.of(WEIGHTS):
                 if bucket.shard != server:
-                    encoder.rest[bucket.start : bucket.stop] = before[bucket.start : bucket.stop]
+                    encoder.residual[bucket.start : bucket.stop] = before[bucket.start : bucket.stop]
         self._store.send(server, (), {**contribution.fields, "buckets": sent[server], "index": attempt})
 
     def _send_arrays(

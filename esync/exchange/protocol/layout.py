@@ -108,7 +108,7 @@ class Layout:
         return (2 + channel * self._slots + bucket.slot) * self.servers + bucket.shard
 
     def slots_of_channels(self, channels: int) -> int:
-        """Return the first slot after those of `channels` channels."""
+        """Return the first free slot if `channels` channels are used."""
         return 2 + channels * self._slots
 
     def locate(self, key: int) -> tuple[int, Bucket]:

@@ -26,7 +26,7 @@ from . import wire
 from .layout import WEIGHTS, Layout
 from .payload_staging import Array, HostMemory, Memory, PayloadStaging, RankOrderedSum
 from .resume_negotiation import Offers, RunProgress, choose
-from .round_state import UNAWAITED, RoundState
+from .round_state import UNAWAITED_USES, RoundState
 from .server_model import ServerModel
 from .status import status_record
 
@@ -297,7 +297,7 @@ class ParameterServer:
             self.downlink.publish_to(rank, self.round_state.answer)
         elif self.round_state.failure:
             self._staging.discard(rank)
-        elif self.round_state.together(message) and int(message["use"]) not in UNAWAITED:
+        elif self.round_state.together(message) and int(message["use"]) not in UNAWAITED_USES:
             with self._refusing():
                 self._add(commit)
         self._apply(due)
@@ -342,7 +342,7 @@ class ParameterServer:
         messages = {rank: self.round_state.pending[rank].message for rank in ranks}
         if self.round_state.together(messages[ranks[0]]):
             for message in messages.values():
-                if int(message["use"]) in UNAWAITED:
+                if int(message["use"]) in UNAWAITED_USES:
                     self._add(Commit(message))
             total = self._sum.finish()
             samples = [int(message["samples"]) for message in messages.values()]

@@ -22,7 +22,7 @@ class Memory(Protocol):
     def stage(self, values: np.ndarray) -> Array:
         """Return a copy of `values` (float32, host memory) that the server may keep and change."""
 
-    def work_on(self, values: np.ndarray) -> Array:
+    def to_array(self, values: np.ndarray) -> Array:
         """Return an array for the rules to work on: `values` itself, or a copy on a GPU."""
 
     def add(self, total: Array, values: Array, factor: float) -> None:
@@ -75,7 +75,7 @@ class HostMemory:
         self.peak_bytes = max(self.peak_bytes, self.staged_bytes)
         return copy
 
-    def work_on(self, values: np.ndarray) -> np.ndarray:
+    def to_array(self, values: np.ndarray) -> np.ndarray:
         """Return the values themselves."""
         return values
 

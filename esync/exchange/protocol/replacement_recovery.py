@@ -18,7 +18,7 @@ from .status import Status
 def starting_status(statuses: Sequence[Status]) -> Status:
     """Return the status that a worker begins with: that of the server with the fewest rounds.
 
-    If some servers only have used the slot's last commit, and at once, the worker has to repeat it
+    If the slot's last commit was used at once, but not by all servers, the worker has to repeat it
     before it takes part in rounds, even if rounds have started since. `synchronous` is False then.
     """
     newest = max(status.acknowledged for status in statuses)

@@ -14,10 +14,11 @@ import numpy as np
 from . import wire
 from .resume_negotiation import RunProgress, WholeCheckpointTracker
 from .scalars import Scalars
+from .staleness import StalenessBound
 
-#: Uses of commits (`wire.MESSAGE`) of workers that rounds do not wait for.
-UNAWAITED = frozenset({wire.UNAWAITED, wire.BACK})
-_IN_ROUNDS = UNAWAITED | {wire.TOGETHER}
+#: Uses of the commits (`wire.MESSAGE`) of workers that are aside.
+UNAWAITED_USES = frozenset({wire.UNAWAITED, wire.BACK})
+_IN_ROUNDS = UNAWAITED_USES | {wire.TOGETHER}
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,6 @@ class RoundState:
         self._resting = np.zeros(self.slots, bool)  # members aside that send no commits at present
         self.resting = np.zeros(self.slots, bool)
         self.acknowledged = np.zeros(self.slots, np.int64)
-        self._before = np.zeros(self.slots, np.int64)  # commits of a slot before this job, from its checkpoint
         self.used = np.zeros(self.slots, np.int32)  # TOGETHER or AT_ONCE; 0: not at all
         self.wait = np.zeros(self.slots)
         self.answer = np.zeros(self.slots, np.int64)
@@ -129,7 +129,7 @@ class RoundState:
         self._checkpoint = WholeCheckpointTracker()
         self._combined: dict[str, float] | None = None
         self.pending: dict[int, PendingCommit] = {}
-        self._held: set[int] = set()  # ranks whose pending commit is applied already
+        self._bound = StalenessBound(self.staleness, self.slots)
         self._now = 0.0
         self._at_once = 0  # commits that were applied one by one
         self._position = 0  # of the newest commits, 0 where a round begins; see wire.MESSAGE
@@ -222,14 +222,10 @@ class RoundState:
         """Whether this server may exit: the run is over, no worker is left, and none is promised."""
         return self.over and not self.member.any() and not self.promised
 
-    def commits_of(self, rank: int) -> int:
-        """Return the number of commits of this slot that have been applied or acknowledged so far."""
-        return int(self.pending[rank].message["sequence"]) if rank in self._held else int(self.acknowledged[rank])
-
     def join(self, rank: int, nonce: int, now: float) -> None:
         """Let a worker take a free slot, or that of a dead worker, whose commits still count."""
         self._now = now
-        if rank in self._held:
+        if rank in self._bound.held:
             self._release_commit(rank, now)  # the worker begins with the present weights anyway
         self._withdraw(rank)
         self.aside[rank] = self._resting[rank] = False
@@ -251,14 +247,12 @@ class RoundState:
     def resume_slot(self, rank: int, exchanges: int) -> None:
         """Set the number of commits of a slot to that of its checkpoint.
 
-        Staleness is counted from there, because a worker's part of the checkpoint may be missing or
-        older than the others'.
-
         Args:
             rank: the slot.
             exchanges: commits of this slot before the checkpoint.
         """
-        self.acknowledged[rank] = self._before[rank] = exchanges
+        self.acknowledged[rank] = exchanges
+        self._bound.count_from(rank, exchanges)
 
     def resume(self, progress: RunProgress, now: float) -> None:
         """Resume the progress of an earlier job; limits count from the start of the first one."""
@@ -323,7 +317,7 @@ class RoundState:
             commits are missing, and if this one is not used.
         """
         rank, together = int(message["rank"]), self.together(message)
-        if unawaited := int(message["use"]) in UNAWAITED:
+        if unawaited := int(message["use"]) in UNAWAITED_USES:
             self.aside[rank], self._resting[rank] = True, False
         other = next(iter(self.pending.values()), None)
         self.pending[rank] = PendingCommit(message, now)
@@ -364,7 +358,7 @@ class RoundState:
 
     def waits_for(self, rank: int) -> bool:
         """Return whether a round in which others have committed waits for this worker."""
-        return bool(self.counted[rank]) and rank not in self.pending and bool(self.pending.keys() - self._held)
+        return bool(self.counted[rank]) and rank not in self.pending and bool(self.pending.keys() - self._bound.held)
 
     def follow(self, message: Any) -> None:
         """Adopt the first server's excluded workers for the current round (wire.FOLLOW).
@@ -415,8 +409,8 @@ class RoundState:
         for message in messages:
             if (message["rank"] == leader) if together else self.member[int(message["rank"])]:
                 self._apply_requests(message)
-        if self.staleness < math.inf and not together:
-            self._held.update(ranks)
+        if self._bound.limited and not together:
+            self._bound.held.update((rank, int(self.pending[rank].message["sequence"])) for rank in ranks)
             self._update_elapsed(now)
         else:
             self._acknowledge(ranks, now, wire.TOGETHER if together else wire.AT_ONCE)
@@ -460,7 +454,7 @@ class RoundState:
 
     def _unawaited(self, rank: int) -> bool:
         """Return whether the pending commit of a rank is used only in a round whose leader names it."""
-        return int(self.pending[rank].message["use"]) in UNAWAITED
+        return int(self.pending[rank].message["use"]) in UNAWAITED_USES
 
     def _withdraw(self, rank: int) -> None:
         """Discard a worker's pending unawaited commit, if any."""
@@ -487,23 +481,14 @@ class RoundState:
             self.elapsed = now - self._started
 
     def _release(self, now: float) -> None:
-        """Acknowledge held commits of workers within `staleness` of the slowest member.
-
-        When the run has ended, acknowledge all of them.
-        """
-        if not self._held:
-            return
-        slowest = min((self._progress(rank) for rank in np.flatnonzero(self.member).tolist()), default=math.inf)
-        for rank in sorted(self._held):
-            if self.finished or self._progress(rank) - slowest <= self.staleness:
+        """Acknowledge the held commits within the bound on staleness; all of them if the run has ended."""
+        held = self._bound.held
+        if held:
+            for rank in sorted(held) if self.finished else self._bound.within(self.acknowledged, self.member):
                 self._release_commit(rank, now)
 
-    def _progress(self, rank: int) -> int:
-        """Return `commits_of` since the start of this job."""
-        return self.commits_of(rank) - int(self._before[rank])
-
     def _release_commit(self, rank: int, now: float) -> None:
-        self._held.discard(rank)
+        del self._bound.held[rank]
         waited = now - self.pending[rank].arrived
         self._acknowledge([rank], now, wire.AT_ONCE)
         self.wait[rank] = waited

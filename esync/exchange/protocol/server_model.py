@@ -119,7 +119,7 @@ class ServerModel:
             state.assigners[int(header["rank"])] = int(header["nonce"]), count
             return
         vectors: list[Any] = split_state(state.rule_state) if state.rule_state is not None else [None] * count
-        vectors[index] = self._memory.work_on(values.copy())
+        vectors[index] = self._memory.to_array(values.copy())
         state.rule_state = join_state(vectors)
 
     def export(self, bucket: int, index: int, mailbox: np.ndarray) -> None:
@@ -181,7 +181,7 @@ class ServerModel:
             np.copyto(values, state.assigned)
             state.assigned = None
             state.assigners.clear()
-        return values if state.exact else self._memory.work_on(values)
+        return values if state.exact else self._memory.to_array(values)
 
     def _update_bucket(self, index: int, value: Array, message: Any, ranks: list[int], denominator: float) -> None:
         state, vector, progress = self.buckets[index], self._layout.buckets[index].vector, self._round_state
@@ -191,7 +191,7 @@ class ServerModel:
                 state, state.weights if state.exact else state.published[wire.HEADER_ELEMENTS :]
             )
         private = self._downlink.private and vector == WEIGHTS
-        sent = self._memory.work_on(state.replies[ranks[0]][wire.HEADER_ELEMENTS :]) if private else None
+        sent = self._memory.to_array(state.replies[ranks[0]][wire.HEADER_ELEMENTS :]) if private else None
         turn = scalars.turn(message, progress.added, vector, progress.step)
         step = Step.of(message, sent, turn, progress.slots, len(ranks), progress.added)
         rule = self._rules[vector]
@@ -230,4 +230,4 @@ class ServerModel:
         if state.latest is None:
             state.latest = LatestValues(self._memory.fetch(state.weights), self._round_state.member, weighting)
         state.latest.put(int(message["rank"]), self._memory.fetch(value), int(message["samples"]))
-        return self._memory.work_on(state.latest.mean())
+        return self._memory.to_array(state.latest.mean())

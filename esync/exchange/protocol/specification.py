@@ -61,8 +61,8 @@ class Specification:
         overlap: whether this worker continues to train during an exchange: `done` of the handles
             never waits, and is True when the model has been received.
         vectors: name of each vector that is exchanged → name of its rule in rules.RULES, the
-            weights first. To the constructor, pass further ones only: the weights, and the
-            statistics, which are replaced by their mean, are added.
+            weights first. Pass only further ones to the constructor, which adds the weights and
+            the statistics (replaced by their mean).
         vector_options: name of each vector other than the weights → options of its rule, if it has
             any. Parameters of a further optimizer, or with other multipliers, are such a vector.
         multipliers: name of each vector → multipliers of its learning rate and its weight decay, if

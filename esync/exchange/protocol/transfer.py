@@ -81,7 +81,7 @@ class Transfer(ABC):
 
     @abstractmethod
     def shared_elements(self, elements: int) -> int:
-        """Return the float32 values of shared memory that the workers of a host need for an array."""
+        """Return the size of the shared memory that the workers of a host need for an array, in float32 values."""
 
     @abstractmethod
     def begin(self, vectors: Mapping[str, Source], model: ModelSink) -> None:

@@ -21,7 +21,7 @@ from .node_registry import SCHEDULER_ID
 log = logging.getLogger(__name__)
 
 #: Largest number of processes under examination; if there are more, the oldest is given up.
-EXAMINED_MOST = 64
+MAX_EXAMINED = 64
 #: ZeroMQ sockets for each of them: the connection, and both ends of its monitor.
 SOCKETS_EACH = 3
 #: Milliseconds between two attempts to connect: initially, and the limit of exponential growth.
@@ -71,7 +71,7 @@ class Contacts:
     def introduce(self, node: Node) -> None:
         """Start to examine whether a process that registers listens at its address."""
         examined = [contact for contact in self._contacts.values() if not _answered(contact)]
-        if len(examined) >= EXAMINED_MOST:
+        if len(examined) >= MAX_EXAMINED:
             self.forget(examined[0].node)
         contact = self._contacts[node.address] = Contact(node, Lookup(node.host))
         self._advance(contact)

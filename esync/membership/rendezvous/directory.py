@@ -55,7 +55,7 @@ def attendance(scheduler: Address) -> Attendance | None:
     return None if answer is None else Attendance.decode(answer.text)
 
 
-def tell(scheduler: Address, command: int, me: Node) -> None:
+def notify(scheduler: Address, command: int, me: Node) -> None:
     """Notify the scheduler that the run has begun or is over, or that a worker is done.
 
     It waits for one answer at most.

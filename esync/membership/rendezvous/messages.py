@@ -191,14 +191,14 @@ def _text(field: int, content: bytes) -> bytes:
 
 def _fields(content: bytes) -> Iterator[tuple[int, int | bytes]]:
     """Yield number and value of every field, without support for numbers of fixed width."""
-    at = 0
+    position = 0
 
     def varint() -> int:
-        nonlocal at
+        nonlocal position
         value = shift = 0
         while True:
-            byte = content[at]
-            at += 1
+            byte = content[position]
+            position += 1
             value |= (byte & 127) << shift
             shift += 7
             if byte < 128:
@@ -206,16 +206,16 @@ def _fields(content: bytes) -> Iterator[tuple[int, int | bytes]]:
             if shift > 63:
                 raise BadMessageError("not a message of ps-lite: a number without an end")
 
-    while at < len(content):
+    while position < len(content):
         key = varint()
         if key & 7 == _VARINT:
             yield key >> 3, varint()
         elif key & 7 == _BYTES:
             length = varint()
-            if at + length > len(content):
+            if position + length > len(content):
                 raise BadMessageError("not a message of ps-lite: it is cut off")
-            yield key >> 3, content[at : at + length]
-            at += length
+            yield key >> 3, content[position : position + length]
+            position += length
         else:
             raise BadMessageError(f"not a message of ps-lite: a field of type {key & 7}")
 

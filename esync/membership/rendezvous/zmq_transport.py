@@ -17,10 +17,10 @@ from ..connections import Address, Connection, connections, reset
 from ..failure_detector import FailureDetector
 from . import messages
 from .attendance import Attendance, AttendanceLog
-from .contacts import EXAMINED_MOST, SOCKETS_EACH, Contacts
+from .contacts import MAX_EXAMINED, SOCKETS_EACH, Contacts
 from .directory import ASK_EVERY, failure_reason
 from .messages import EMPTY, SERVER, WORKER, BadMessageError, Message, Node
-from .node_registry import SURPLUS_MOST, NodeRegistry, OutgoingMessage
+from .node_registry import MAX_SURPLUS, NodeRegistry, OutgoingMessage
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class ZMQTransport:
         self._registry, self._patience = registry, patience
         self._context = zmq.Context()
         # Sockets of members, of processes that wait or are under examination, and the receiver.
-        most = 2 * registry.places + SURPLUS_MOST + SOCKETS_EACH * (EXAMINED_MOST + 1) + 1
+        most = 2 * registry.places + MAX_SURPLUS + SOCKETS_EACH * (MAX_EXAMINED + 1) + 1
         self._context.set(zmq.MAX_SOCKETS, most + 1024)
         self._receiver = self._context.socket(zmq.ROUTER)
         self._receiver.setsockopt(zmq.MAXMSGSIZE, LONGEST)
@@ -107,7 +107,7 @@ class ZMQTransport:
                 self._handle(self._receiver.recv_multipart())
             for node in self._contacts.answered():
                 self.here |= {node.address}
-                self._send(self._registry.take(Message(messages.ADD_NODE, (node,))))
+                self._send(self._registry.handle(Message(messages.ADD_NODE, (node,))))
             if time.monotonic() - looked >= TICK:
                 self._check_connections()
                 looked = time.monotonic()
@@ -133,7 +133,7 @@ class ZMQTransport:
             with contextlib.suppress(zmq.ZMQError):  # the sender is gone, or does not read
                 self._receiver.send_multipart([frames[0], answer.encode(self._timestamp)], zmq.NOBLOCK)
         else:
-            self._send(self._registry.take(message, sender))
+            self._send(self._registry.handle(message, sender))
 
     def _status(self) -> Message:
         return self._registry.run_status(self.attendance.encode())
@@ -175,7 +175,7 @@ class ZMQTransport:
         for node in members:
             if node.id != EMPTY:
                 self._detector.expect(node.address, now + FIRST_GRACE)
-        return self._detector.look(connected, now)
+        return self._detector.observe(connected, now)
 
     def _shut_out(self, open_connections: list[Connection]) -> None:
         """Abort connections that have sent more bytes than any process of ps-lite."""
@@ -195,7 +195,7 @@ class ZMQTransport:
         self._registry.deserted = now - self._deserted_since >= config.WORKERS_GONE
 
     def _announce(self, gone: list[Address]) -> None:
-        """Log for whom the others, or in the end this scheduler, wait, and tell the launcher."""
+        """Log which processes are missing, and report them to the launcher."""
         before, self.attendance = self.attendance.missing, self._registry.attendance(gone)
         if self.attendance.missing and (silent := self._contacts.silent(config.PEER_GONE)):
             unreached = f"one that has registered from {silent[0].host}:{silent[0].port} does not answer there"

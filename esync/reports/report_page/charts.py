@@ -18,8 +18,8 @@ _DASHES: dict[str, tuple[float, ...]] = {
 }
 #: Pixels per unit of Matplotlib's lengths, which are in line widths.
 _DASH_SCALE = 1.8
-#: Number of groups up to which curves have POINTS points; with more groups, at least LEAST_POINTS.
-FEW_GROUPS, LEAST_POINTS = 8, 60
+#: Number of groups up to which curves have POINTS points; with more groups, at least MIN_POINTS.
+FEW_GROUPS, MIN_POINTS = 8, 60
 #: Returns the series of a run that a chart shows.
 SeriesOf = Callable[[LoggedRun], Series]
 
@@ -55,7 +55,7 @@ def charts(section: Section) -> list[str | Chart]:
 def _curves(section: Section, of: SeriesOf) -> tuple[list[Curve], str]:
     """Return the curves of all groups that have one, and notes about omitted points."""
     curves, notes = [], []
-    most = max(LEAST_POINTS, POINTS * FEW_GROUPS // max(FEW_GROUPS, len(section.groups)))
+    most = max(MIN_POINTS, POINTS * FEW_GROUPS // max(FEW_GROUPS, len(section.groups)))
     for group in section.groups:
         curves_of_runs = [of(run) for run in group.counted]
         series, step = thinned(mean_series(curves_of_runs), most)

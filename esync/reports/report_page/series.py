@@ -15,7 +15,7 @@ from ..summary_file import DeviceSummary
 #: Most points of a curve; about one for every two pixels of a chart.
 POINTS = 300
 #: More points of all runs of a group than that are thinned before their mean is taken.
-MOST_POINTS = 20_000
+MAX_POINTS = 20_000
 #: Most periods of a curve of rates.
 PERIODS = 120
 
@@ -71,7 +71,7 @@ def _common_end(devices: Sequence[DeviceSummary]) -> float:
 
 
 def thinned(series: Series, most: int = POINTS) -> tuple[Series, int]:
-    """Return every n-th point, counted from the last one, and n: the smallest that is few enough."""
+    """Return every n-th point, up to the last one, and the smallest n that keeps the points few enough."""
     step = max(1, -(-len(series.x) // most))
 
     def kept(values: Sequence[float]) -> tuple[float, ...]:
@@ -85,7 +85,7 @@ def mean_series(runs: Sequence[Series]) -> Series:
     runs = [run for run in runs if run.x]
     if len(runs) == 1:
         return runs[0]
-    if sum(len(run.x) for run in runs) > MOST_POINTS:
+    if sum(len(run.x) for run in runs) > MAX_POINTS:
         runs = [thinned(run, POINTS)[0] for run in runs]
     curve = mean_curve([(run.x, run.y) for run in runs])
     if curve is None:

@@ -5,7 +5,7 @@ import io
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..metrics import MOST
+from ..metrics import MAX_NUMBER
 
 WALL, STEP, VALUE, TIME = "Wall time", "Step", "Value", "Time"
 
@@ -59,8 +59,10 @@ def read_rows(path: Path) -> list[CsvRow]:
         except (ValueError, IndexError, OverflowError):
             raise UnusableRunError(f"{path}, line {reader.line_num}: {','.join(cells)!r} should hold numbers") from None
         for name in (WALL, STEP, TIME):
-            if not 0 <= numbers.get(name, 0.0) <= MOST:
-                raise UnusableRunError(f"{path}, line {reader.line_num}: {name} should be a number from 0 to {MOST:g}")
+            if not 0 <= numbers.get(name, 0.0) <= MAX_NUMBER:
+                raise UnusableRunError(
+                    f"{path}, line {reader.line_num}: {name} should be a number from 0 to {MAX_NUMBER:g}"
+                )
         rows.append(CsvRow(numbers[WALL], step, numbers[VALUE], numbers.get(TIME)))
     if not rows:
         raise UnusableRunError(f"{path}: no row in it")

@@ -9,7 +9,7 @@ import { bytes, clock, metricOf, moment, number, percent } from "./format.js";
 
 const SHOWN = 50;
 const CHOSEN = 3; // at first
-const MOST = 5; // what can be told apart
+const MAX_CHOSEN = 5; // what can be told apart
 const LINES = [["compute"], ["wait", [8, 4]], ["exchange", [2, 3]], ["other", [12, 4, 2, 4]], ["muted"]];
 const COLUMNS = [
   ["compare", ""], ["job", ""], ["workers", "number"], ["rounds", "number"], ["time", "number"],
@@ -55,7 +55,7 @@ export class FinishedView {
     const cells = [...row.cells];
     const active = run.compute + run.wait + run.exchange;
     cells[0].firstChild.checked = this.chosen.includes(run.id);
-    cells[0].firstChild.disabled = !this.chosen.includes(run.id) && (this.chosen.length >= MOST || !this.fits(run));
+    cells[0].firstChild.disabled = !this.chosen.includes(run.id) && (this.chosen.length >= MAX_CHOSEN || !this.fits(run));
     cells[0].firstChild.title = this.fits(run) ? "" : `has another metric, ${run.metric}, than the chosen ones`;
     const values = [
       number(run.num_workers), number(run.rounds), clock(run.seconds), number(run.seconds ? run.samples / run.seconds : null),
@@ -92,7 +92,7 @@ export class FinishedView {
     this.chart.describe({ label: `${metric.title} of the chosen trainings`, format: metric.format, range: metric.isAccuracy ? undefined : around });
     this.chart.show({
       lines: shown.map((run, index) => ({
-        name: `${run.job} ${moment(run.started)}`, colour: LINES[index % MOST][0], dash: LINES[index % MOST][1],
+        name: `${run.job} ${moment(run.started)}`, colour: LINES[index % MAX_CHOSEN][0], dash: LINES[index % MAX_CHOSEN][1],
       })),
       data: [times, ...values],
       summary: shown.map((run) => `${run.job} of ${moment(run.started)}: ${best(run)}`).join("; "),

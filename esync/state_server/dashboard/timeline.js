@@ -56,7 +56,7 @@ export class Timeline extends Chart {
     } else {
       this.plot.setData([this.window, [0, 0]]);
     }
-    this.say();
+    this.describeCursor();
     this.fillTable();
   }
 
@@ -76,7 +76,7 @@ export class Timeline extends Chart {
         }),
       ],
       cursor: { y: false, points: { show: false }, drag: { x: false, y: false } },
-      hooks: { draw: [(plot) => this.draw(plot)], setCursor: [() => this.say()] },
+      hooks: { draw: [(plot) => this.draw(plot)], setCursor: [() => this.describeCursor()] },
     };
   }
 
@@ -122,7 +122,7 @@ export class Timeline extends Chart {
   }
 
   /** Tell in words what is under the cursor. */
-  say() {
+  describeCursor() {
     const { left, top } = this.plot?.cursor ?? {};
     let words = "";
     if (left >= 0 && top >= 0) {

@@ -58,7 +58,7 @@ def test_compressed_rounds_keep_all_workers_identical_and_lose_nothing(
         given_ += updates
         cluster.round(crowd, updates)
         assert cluster.agrees_with(*crowd)
-    kept = np.array([each.codec.encoder.rest for each in crowd], np.float64)  # type: ignore[attr-defined]
+    kept = np.array([each.codec.encoder.residual for each in crowd], np.float64)  # type: ignore[attr-defined]
     np.testing.assert_allclose(exact(cluster), begun + (given_ - kept).mean(axis=0), rtol=1e-5, atol=1e-6)
 
 

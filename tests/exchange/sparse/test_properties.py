@@ -130,7 +130,7 @@ def test_gradient_dropping_sent_plus_rest_equals_sum(gradients: list[np.ndarray]
         total += np.float32(0.5) * gradient
         places, values = compressor.compress(gradient.copy(), 0.5)
         sent[places] += values
-    assert (sent + compressor.rest).tobytes() == total.tobytes()
+    assert (sent + compressor.residual).tobytes() == total.tobytes()
 
 
 @quick
@@ -156,7 +156,7 @@ def test_samomentum_of_entry_silent_for_t_steps_counts_momentum_once() -> None:
     compressor = SAMomentum(Selection([2], 0.5, 0))
     for _ in range(5):
         compressor.compress(np.float32([1.0, 0.001]), 1.0, 0.5)
-    assert compressor.rest[1] == pytest.approx(5 * 0.001)
+    assert compressor.residual[1] == pytest.approx(5 * 0.001)
 
 
 @pytest.mark.parametrize("kind", [GradientDropping, SAMomentum, DeepGradientCompression])

@@ -6,7 +6,7 @@ from esync.membership.rendezvous import messages
 from esync.membership.rendezvous.attendance import Places
 from esync.membership.rendezvous.messages import SERVER, WORKER, Message, Node
 from esync.membership.rendezvous.node_registry import (
-    SURPLUS_MOST,
+    MAX_SURPLUS,
     NodeRegistry,
     OutgoingMessage,
     scheduler_node,
@@ -34,7 +34,7 @@ def fresh(servers: int, workers: int, *more: Any, **options: Any) -> NodeRegistr
 
 
 def register(registry: NodeRegistry, role: int, port: int) -> list[OutgoingMessage]:
-    return registry.take(Message(messages.ADD_NODE, (Node(role, "127.0.0.1", port),)))
+    return registry.handle(Message(messages.ADD_NODE, (Node(role, "127.0.0.1", port),)))
 
 
 def started(servers: int = 2, workers: int = 3) -> tuple[NodeRegistry, list[OutgoingMessage]]:
@@ -53,7 +53,7 @@ def started(servers: int = 2, workers: int = 3) -> tuple[NodeRegistry, list[Outg
 def running() -> NodeRegistry:
     """Return a complete cluster whose run has begun."""
     registry, _ = started()
-    registry.take(Message(messages.BEGUN, (worker(90, 9),)))
+    registry.handle(Message(messages.BEGUN, (worker(90, 9),)))
     return registry
 
 
@@ -77,8 +77,8 @@ def barrier(group: int) -> Message:
 def test_barrier_opens_when_all_of_its_group_have_come():
     registry, _ = started()
     for _ in range(2):  # it can be used again
-        assert [len(registry.take(barrier(7), sender)) for sender in (8, 9, 10, 11, 13)] == [0, 0, 0, 0, 5]
-    answers = [registry.take(barrier(4), sender) for sender in (9, 11, 13)]
+        assert [len(registry.handle(barrier(7), sender)) for sender in (8, 9, 10, 11, 13)] == [0, 0, 0, 0, 5]
+    answers = [registry.handle(barrier(4), sender) for sender in (9, 11, 13)]
     assert sorted(ids(answers[-1])) == [90, 91, 92]
     assert answers[-1][0].message == Message(messages.BARRIER, app=0, customer=0)
 
@@ -86,29 +86,29 @@ def test_barrier_opens_when_all_of_its_group_have_come():
 def test_barrier_is_not_opened_by_others():
     registry, _ = started()
     for sender in (8, 9, 10, 11):
-        assert registry.take(barrier(7), sender) == []
+        assert registry.handle(barrier(7), sender) == []
     for stranger in (messages.EMPTY, 0, 1, 15, 8):  # 8 has come already
-        assert registry.take(barrier(7), stranger) == []
-    assert len(registry.take(barrier(7), 13)) == 5
+        assert registry.handle(barrier(7), stranger) == []
+    assert len(registry.handle(barrier(7), 13)) == 5
 
 
 def test_barrier_of_no_group_is_ignored():
     registry, _ = started()
     for group in (0, 1, 8, 2**31):
         for sender in (8, 9, 10, 11, 13):
-            assert registry.take(barrier(group), sender) == []
+            assert registry.handle(barrier(group), sender) == []
 
 
 def test_replacement_passes_all_barriers():
     registry = running()
     for sender in (8, 10, 9, 13):
-        assert registry.take(barrier(7), sender) == []
+        assert registry.handle(barrier(7), sender) == []
     register(registry, WORKER, 99)  # for 11, which has died before it came to the barrier
     opened = registry.admit(gone=[at(91)])
     assert sum(sending.message.command == messages.BARRIER for sending in opened) == 5
     for sender in (8, 9, 10):
-        assert registry.take(barrier(7), sender) == []
-    assert len(registry.take(barrier(7), 13)) == 5
+        assert registry.handle(barrier(7), sender) == []
+    assert len(registry.handle(barrier(7), 13)) == 5
 
 
 def test_replacement_takes_the_slot_of_a_dead_worker():
@@ -143,7 +143,7 @@ def test_replacement_takes_the_slot_empty_for_the_longest_time():
 
 def test_replacement_never_takes_the_slot_of_a_worker_that_left_the_finished_run():
     registry = running()
-    registry.take(Message(messages.DONE, (worker(92, 13),)))
+    registry.handle(Message(messages.DONE, (worker(92, 13),)))
     register(registry, WORKER, 98)
     register(registry, WORKER, 99)
     gone = [at(92), at(90)]
@@ -185,7 +185,7 @@ def test_node_lost_before_the_run_begins_is_reported_as_lost():
     assert registry.run_status().command == messages.RUNNING  # nobody waits for it
     gone = {at(91), at(80)}
     for sender in (9, 13):
-        registry.take(barrier(4), sender)
+        registry.handle(barrier(4), sender)
     registry.give_up(gone)
     lost = server(80, 8), worker(91, 11)
     assert registry.run_status() == Message(messages.LOST, lost)
@@ -195,9 +195,9 @@ def test_awaited_lists_nodes_that_have_not_left():
     registry, _ = started()
     assert registry.awaited(gone=[]) == []
     for sender in (9, 13):
-        registry.take(barrier(4), sender)
+        registry.handle(barrier(4), sender)
     assert [node.port for node in registry.awaited(gone=[])] == [91]
-    registry.take(barrier(4), 11)
+    registry.handle(barrier(4), 11)
     assert registry.awaited(gone=[at(92)]) == []  # the run goes on
     left = [node.address for node in registry.everyone() if node.port != 92]
     assert [node.port for node in registry.awaited(left)] == [92]  # all servers have left
@@ -206,7 +206,7 @@ def test_awaited_lists_nodes_that_have_not_left():
 
 def test_node_lost_after_the_run_began_is_not_reported():
     registry = running()
-    registry.take(barrier(7), 9)
+    registry.handle(barrier(7), 9)
     registry.give_up({at(91)})
     assert registry.run_status().command == messages.RUNNING
     registry.give_up({at(91), at(80)})  # nothing goes on without a server
@@ -227,12 +227,12 @@ def test_replacement_before_the_run_has_begun_is_not_admitted(rank):
     register(registry, WORKER, 99)
     gone = [at(90 + rank)]
     assert registry.admit(gone) == []
-    registry.take(barrier(7), 13)
+    registry.handle(barrier(7), 13)
     registry.give_up(gone)
     assert [node.port for node in registry.lost] == [90 + rank]
     registry, _ = started()
     register(registry, WORKER, 99)
-    registry.take(Message(messages.BEGUN, (worker(92, 13),)))
+    registry.handle(Message(messages.BEGUN, (worker(92, 13),)))
     assert ids(registry.admit(gone))[99] == worker_id(3 + rank)
 
 
@@ -240,9 +240,9 @@ def test_replacement_is_told_that_the_run_is_finished():
     registry, _ = started()
     assert registry.run_status().command == messages.RUNNING
     for wrong in (server(80), server(79, 8), worker(90, 9)):
-        registry.take(Message(messages.OVER, (wrong,)))
+        registry.handle(Message(messages.OVER, (wrong,)))
         assert registry.run_status().command == messages.RUNNING
-    registry.take(Message(messages.OVER, (server(80, 8),)))
+    registry.handle(Message(messages.OVER, (server(80, 8),)))
     assert registry.run_status().command == messages.OVER
     register(registry, WORKER, 99)
     assert registry.admit(gone=[at(91)]) == []
@@ -250,14 +250,14 @@ def test_replacement_is_told_that_the_run_is_finished():
 
 def test_heartbeat_is_answered():
     registry, _ = started()
-    (answer,) = registry.take(Message(messages.HEARTBEAT, (worker(91, 11),)), 11)
+    (answer,) = registry.handle(Message(messages.HEARTBEAT, (worker(91, 11),)), 11)
     assert (answer.to.port, answer.message.command) == (91, messages.HEARTBEAT)
 
 
 def test_message_for_nobody_is_ignored():
     registry, _ = started()
     for message in (Message(0), Message(messages.ACK), Message(messages.BARRIER, group=7)):
-        assert registry.take(message, 9) == []
+        assert registry.handle(message, 9) == []
 
 
 def test_registration_of_other_roles_is_refused():
@@ -265,7 +265,7 @@ def test_registration_of_other_roles_is_refused():
     registry = fresh(1, 1, said.append)
     for node in (Node(messages.SCHEDULER, "127.0.0.1", 90), Node(5, "127.0.0.1", 90), worker(9091)):
         assert not registry.may_join(node)
-        assert registry.take(Message(messages.ADD_NODE, (node,))) == []
+        assert registry.handle(Message(messages.ADD_NODE, (node,))) == []
     assert registry.everyone() == []
     assert said[0] == "the process at 127.0.0.1:90 is refused: it is neither a server nor a worker"
 
@@ -274,12 +274,12 @@ def test_surplus_workers_are_limited():
     registry, _ = started()
     for port in range(1000, 2000):
         register(registry, WORKER, port)
-    assert len(registry.waiting()) == 5 + SURPLUS_MOST
+    assert len(registry.waiting()) == 5 + MAX_SURPLUS
 
 
 def want(registry: NodeRegistry, rank: int, port: int) -> None:
     node = worker(port, worker_id(rank))
-    assert registry.take(Message(messages.WANTED, (node,), request=True)) == []
+    assert registry.handle(Message(messages.WANTED, (node,), request=True)) == []
 
 
 def test_registry_gives_requested_ranks_and_the_rest_to_others():
@@ -311,7 +311,7 @@ def test_registry_limits_requested_ranks_of_absent_workers():
     registry = fresh(1, 2)
     for port in range(100, 400):
         want(registry, 1, port)
-    assert len(registry._wanted) == 3 + SURPLUS_MOST
+    assert len(registry._wanted) == 3 + MAX_SURPLUS
 
 
 def test_attendance_names_who_is_missing_and_where_it_is_started() -> None:
@@ -336,10 +336,10 @@ def test_attendance_follows_a_member_from_the_start_barrier_to_its_replacement()
     registry, _ = started()
     assert registry.attendance(()).missing == ""
     for sender in (9, 13):
-        registry.take(barrier(4), sender)
+        registry.handle(barrier(4), sender)
     assert registry.attendance(()).missing == "worker 1 at 127.0.0.1:91 to be ready"
-    registry.take(barrier(4), 11)
-    registry.take(Message(messages.BEGUN, (worker(90, 9),)))
+    registry.handle(barrier(4), 11)
+    registry.handle(Message(messages.BEGUN, (worker(90, 9),)))
     gone = [at(92)]
     assert registry.attendance(gone).missing == "1 of 3 workers: worker 2, gone from 127.0.0.1:92"
     register(registry, WORKER, 99)

@@ -48,10 +48,10 @@ class Quantizer(ABC):
             CompressionError: `packed` is malformed; `target` is unchanged.
         """
 
-    def pack_with(self, rest: np.ndarray, more: np.ndarray, packed: np.ndarray) -> None:
-        """Pack `rest + more`; the rounding error replaces `rest`."""
-        rest += more
-        self.pack(rest, packed)
+    def pack_with(self, residual: np.ndarray, values: np.ndarray, packed: np.ndarray) -> None:
+        """Pack `residual + values`; the rounding error replaces `residual`."""
+        residual += values
+        self.pack(residual, packed)
 
     def put(self, packed: np.ndarray, target: np.ndarray) -> None:
         """Write packed values to `target`."""

@@ -19,7 +19,7 @@ from .base import NOT_FINITE, CompressionError, Quantizer
 #: The largest value is scaled to 2¹⁴ or more, but less than 2¹⁵; float16 ends just below 2¹⁶.
 TOP = 14
 #: The largest scale, as an exponent of two, so that received values are never subnormal.
-MOST = 100
+MAX_EXPONENT = 100
 
 
 class FP16Quantizer(Quantizer):
@@ -34,8 +34,8 @@ class FP16Quantizer(Quantizer):
         self._pack(kernels.largest_bits(values), values, packed)
 
     @override
-    def pack_with(self, rest: np.ndarray, more: np.ndarray, packed: np.ndarray) -> None:
-        self._pack(kernels.gather(rest, more), rest, packed)
+    def pack_with(self, residual: np.ndarray, values: np.ndarray, packed: np.ndarray) -> None:
+        self._pack(kernels.gather(residual, values), residual, packed)
 
     @override
     def step(self, exact: np.ndarray, common: np.ndarray, packed: np.ndarray) -> None:
@@ -65,7 +65,7 @@ class FP16Quantizer(Quantizer):
         """
         if int(largest) >= kernels.INFINITE:
             raise CompressionError(NOT_FINITE)
-        exponent = min(TOP - ((int(largest) >> 23) - 127), MOST)
+        exponent = min(TOP - ((int(largest) >> 23) - 127), MAX_EXPONENT)
         packed[0] = unit = np.float32(2.0**-exponent)
         packed[1:].view(np.uint16)[self._size :] = 0
         return np.float32(2.0**exponent), unit

@@ -21,11 +21,11 @@ from .base import NOT_FINITE, CompressionError, Quantizer
 #: Share of the mean magnitude above which values count as large: their mean magnitude is s.
 THRESHOLD = 0.75
 #: Significant binary digits of s. So rounding errors are exact in float32, if no value is larger
-#: than MOST · s.
+#: than MAX_RATIO · s.
 DIGITS = 8
-MOST = 2.0**15
+MAX_RATIO = 2.0**15
 #: Smaller s are not sent, so that received values are never subnormal.
-LEAST = 2.0**-100
+MIN_SCALE = 2.0**-100
 
 
 class TwoBitQuantizer(Quantizer):
@@ -87,6 +87,6 @@ def _scale(values: np.ndarray) -> np.float32:
         return np.float32(0)
     scale = float(kernels.mean_above(values, np.float32(THRESHOLD * total / values.size)))
     largest = float(np.uint32(kernels.largest_bits(values)).view(np.float32))
-    fraction, exponent = math.frexp(max(scale, largest / MOST))
+    fraction, exponent = math.frexp(max(scale, largest / MAX_RATIO))
     scale = math.ldexp(math.ceil(fraction * 2**DIGITS), exponent - DIGITS)
-    return np.float32(scale if scale >= LEAST else 0)
+    return np.float32(scale if scale >= MIN_SCALE else 0)

@@ -30,7 +30,7 @@ def mark(bits: np.ndarray, indices: np.ndarray) -> None:
 
 @intrinsic
 def popcount(typing_context: Any, word: Any) -> Any:
-    """Return the number of popcount in a word."""
+    """Return the number of ones in a word."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.ctpop(arguments[0])

@@ -64,25 +64,25 @@ class GradientDropping:
 
     def __init__(self, selection: Selection, kind: str = "float32") -> None:
         self._selection, self._kind = selection, kind
-        self.rest = np.zeros(selection.bounds[-1], np.float32)
+        self.residual = np.zeros(selection.bounds[-1], np.float32)
 
     def compress(self, gradient: np.ndarray, learning_rate: float, momentum: float = 0.0) -> Sparse:
         """See `Compressor`."""
         gradient *= np.float32(learning_rate)
-        self.rest += gradient
-        indices = self._selection.of(self.rest)
-        whole = self.rest[indices]
+        self.residual += gradient
+        indices = self._selection.of(self.residual)
+        whole = self.residual[indices]
         values = as_sent(whole, self._kind)
-        self.rest[indices] = self._left(whole, values, momentum)
+        self.residual[indices] = self._left(whole, values, momentum)
         return indices, values
 
     def state(self) -> dict[str, Any]:
         """See `Compressor`."""
-        return {"rest": self.rest}
+        return {"rest": self.residual}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """See `Compressor`."""
-        np.copyto(self.rest, state["rest"])
+        np.copyto(self.residual, state["rest"])
 
     def _left(self, whole: np.ndarray, values: np.ndarray, momentum: float) -> np.ndarray:
         """Return the residual of entries that are sent as `values`."""
@@ -92,7 +92,7 @@ class GradientDropping:
 class SAMomentum(GradientDropping):
     """DGS (paper, Algorithm 3, Equations 14 to 16): momentum only for what is sent.
 
-    Without the paper's division: w = c + η·g; the largest values of w are sent; c (here `rest`) ←
+    Without the paper's division: w = c + η·g; the largest values of w are sent; c (here `residual`) ←
     m·w for values sent, w for the others. A value that is not sent for T steps is multiplied by m
     once, as in one step with a T times larger batch. With m = 0 this is gradient dropping; if all
     values are sent, it is SGD with momentum (including η).
@@ -125,7 +125,7 @@ class DeepGradientCompression:
         self._most = clip / workers**0.5
         self._exchanges = 0
         self.velocity = np.zeros(selection.bounds[-1], np.float32)
-        self.rest = np.zeros(selection.bounds[-1], np.float32)
+        self.residual = np.zeros(selection.bounds[-1], np.float32)
 
     @property
     def ratio(self) -> float:
@@ -147,22 +147,22 @@ class DeepGradientCompression:
                 gradient *= np.float32(self._most / norm)
         self.velocity *= np.float32(momentum)
         self.velocity += gradient
-        self.rest += self.velocity
-        indices = self._selection.of(self.rest, self.ratio)
+        self.residual += self.velocity
+        indices = self._selection.of(self.residual, self.ratio)
         self._exchanges += 1
-        exact = np.float32(learning_rate) * self.rest[indices]
+        exact = np.float32(learning_rate) * self.residual[indices]
         values = as_sent(exact, self._kind)
         lost = exact - values  # nothing in float32
-        self.rest[indices] = lost / np.float32(learning_rate) if lost.any() else 0
+        self.residual[indices] = lost / np.float32(learning_rate) if lost.any() else 0
         self.velocity[indices] = 0  # factor masking
         return indices, values
 
     def state(self) -> dict[str, Any]:
         """See `Compressor`; the warm-up is counted in exchanges."""
-        return {"rest": self.rest, "velocity": self.velocity, "exchanges": self._exchanges}
+        return {"rest": self.residual, "velocity": self.velocity, "exchanges": self._exchanges}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """See `Compressor`."""
-        np.copyto(self.rest, state["rest"])
+        np.copyto(self.residual, state["rest"])
         np.copyto(self.velocity, state["velocity"])
         self._exchanges = state["exchanges"]

@@ -66,15 +66,15 @@ class MessageFormat:
         edges = np.searchsorted(indices, self.bounds)
         counts = np.diff(edges)
         coded = [indices[edges[first] : edges[last]] for first, last in runs(counts < np.diff(self.bounds))]
-        code, how = encode_indices(coded)
-        return self.assemble(counts, how, code, values)
+        code, coding = encode_indices(coded)
+        return self.assemble(counts, coding, code, values)
 
-    def assemble(self, counts: np.ndarray, how: str, code: np.ndarray, values: np.ndarray) -> SparseMessage:
+    def assemble(self, counts: np.ndarray, coding: str, code: np.ndarray, values: np.ndarray) -> SparseMessage:
         """Return the message for coded indices.
 
         Args:
             counts: entries of each segment.
-            how: the coding of the indices, one of INDEX_CODES.
+            coding: the coding of the indices, one of INDEX_CODES.
             code: of the indices, uint8.
             values: float32.
         """
@@ -82,7 +82,7 @@ class MessageFormat:
         counted, coded = counts.astype("<u4").view(np.uint8), _filled(code)
         header = np.zeros(1, HEADER)
         header["magic"], header["version"] = MAGIC, VERSION
-        header["values"], header["indices"] = KINDS.index(self.kind), INDEX_CODES.index(how)
+        header["values"], header["indices"] = KINDS.index(self.kind), INDEX_CODES.index(coding)
         header["segments"], header["entries"], header["code"] = counts.size, values.size, code.size
         header["check"] = check_sum(counted, coded, sent)
         return SparseMessage([header.view(np.uint8), counted, coded, sent])
@@ -160,10 +160,10 @@ class MessageFormat:
         parts.append((indices[done:], values[done:]))
         return join(parts)
 
-    def _decode_positions(self, code: np.ndarray, counts: np.ndarray, how: int) -> np.ndarray:
+    def _decode_positions(self, code: np.ndarray, counts: np.ndarray, coding: int) -> np.ndarray:
         """Return all indices, ascending, checked against the counts."""
-        if INDEX_CODES[how] != BITS:
-            return self._with_dense(self._decode_indices(code, counts, how), counts)
+        if INDEX_CODES[coding] != BITS:
+            return self._with_dense(self._decode_indices(code, counts, coding), counts)
         size = int(self.bounds[-1])
         if code.size != 8 * bitmap.words(size):
             raise SparseError("a sparse message has more or fewer bits than places")
@@ -176,11 +176,11 @@ class MessageFormat:
         bitmap.list_marked(bits, indices)
         return indices
 
-    def _decode_indices(self, code: np.ndarray, counts: np.ndarray, how: int) -> np.ndarray:
+    def _decode_indices(self, code: np.ndarray, counts: np.ndarray, coding: int) -> np.ndarray:
         """Return the coded indices, ascending, checked against the counts."""
         sizes = np.diff(self.bounds)
         indices = np.empty(int(counts[counts < sizes].sum()), np.int64)
-        if INDEX_CODES[how] == GAPS:
+        if INDEX_CODES[coding] == GAPS:
             if not kernels.decode_gaps(code, indices):
                 raise SparseError("a sparse message has more or fewer indices than it says")
             ascending = True
