@@ -233,7 +233,7 @@ class Trainer(OptimizerTrainer):
                 len(self._others),
                 enumeration([parameter.name for parameter in self._others], 3),
             )
-        progress.report_event(progress.JOINED, rank=self.rank, round=self.round)
+        progress.report_event(progress.JOINED, rank=self.rank, exchanges=self.exchanges)
         self._run.train_begin(self)
         self.world.device.begin_run(self.elapsed)
         self.world.recorder.begin_iteration()

@@ -175,7 +175,7 @@ class Checkpoints:
             "job": self._job,
             "whole_before": self._whole > 0,
             "workers": trainer.workers,
-            "exchanges": trainer.round,
+            "exchanges": trainer.exchanges,
             "agreement": {**self._agreement, "optimizer": type(trainer._optimizer).__name__.lower()},
             "optimizer": self._optimizer.save(arrays),
             "tracked": {name: item.state() for name, item in self._tracked.items()},

@@ -40,7 +40,7 @@ def reseed(trainer: TrainerStatus, seed: int) -> None:
         seed: of the run; the same on all workers.
     """
     iteration = 0 if trainer.exchanged else trainer.local_iterations
-    mxnet, numpy, python = map(int, sequence(seed, trainer.rank, trainer.round, iteration).generate_state(3))
+    mxnet, numpy, python = map(int, sequence(seed, trainer.rank, trainer.exchanges, iteration).generate_state(3))
     _seed(numpy, python, mxnet)
 
 

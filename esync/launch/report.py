@@ -47,8 +47,7 @@ def success(figures: RunFigures | None, plan: LaunchPlan, outcome: JobOutcome) -
             *_casualties(outcome),
             f"output of the processes: {plan.folder_here / PROCESSES}",
         ]
-    rounds = max(device.rounds for device in figures.devices)
-    lines = [f"done: {figures.mode.label}, {rounds} rounds in {clock(figures.total_time)}"]
+    lines = [f"done: {figures.mode.label}, {figures.rounds} rounds in {clock(figures.total_time)}"]
     speed = [figures.bracketed(f"{figures.throughput:.1f} samples/s")] if figures.throughput else []
     if figures.efficiency is not None:
         speed.append(figures.bracketed(f"{figures.efficiency:.0%} of the devices' speed"))

@@ -64,7 +64,7 @@ class Comparison:
             for group in section.groups
             for run in group.runs
             for number, time, value in zip(
-                run.figures.accuracy_rounds, run.figures.times, run.figures.accuracies, strict=True
+                run.figures.evaluated_rounds, run.figures.times, run.figures.accuracies, strict=True
             )
         ]
 

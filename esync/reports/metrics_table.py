@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
 from .. import config
 from ..runtime.metric import Metric
@@ -33,6 +33,7 @@ class DeviceFigures:
     step_time: float | None
     overrun_share: float | None  # share of overrun iterations; None if they are not padded
     speed: float | None = None
+    unit: Literal["round", "exchange"] = "round"  # what `rounds` counts; asynchronous: exchanges of the device
 
     @property
     def name(self) -> str:
@@ -47,11 +48,13 @@ class RunFigures:
     Attributes:
         mode: the run's mode.
         devices: figures of its devices, in the order of the summary.
+        rounds: rounds of the run; in asynchronous modes commits ÷ workers.
         total_time: total time of the device that ended last.
         accuracy_device: the device with the evaluations; None without evaluations.
         metric: the metric of its evaluations.
         times, accuracies: its evaluations.
-        accuracy_rounds: the rounds that were evaluated.
+        accuracy_rounds: the rounds, or exchanges of that device, that were evaluated.
+        evaluated_rounds: the rounds of the run that were evaluated.
         round_ends: number and end of each round of that device, in whole seconds.
         target: the value of the metric for `time_to_target`; None if there is none.
         throughput: samples per second of all devices; None if unknown.
@@ -65,12 +68,14 @@ class RunFigures:
 
     mode: Mode
     devices: tuple[DeviceFigures, ...]
+    rounds: int
     total_time: float
     accuracy_device: str | None
     metric: Metric
     times: tuple[float, ...]
     accuracies: tuple[float, ...]
     accuracy_rounds: tuple[int, ...]
+    evaluated_rounds: tuple[int, ...]
     round_ends: tuple[tuple[int, float], ...]
     target: float | None
     throughput: float | None
@@ -160,7 +165,7 @@ class RunFigures:
             "time_to_target": self.time_to_target,
             "evaluations": len(self.accuracies),
             "total_time": self.total_time,
-            "rounds": max(device.rounds for device in self.devices),
+            "rounds": self.rounds,
             "samples": sum(device.samples for device in self.devices),
             "throughput": self.throughput,
             "speed_limit": self.speed_limit,
@@ -223,12 +228,14 @@ def run_figures(mode: Mode, summary: Summary, target: float | None) -> RunFigure
     return RunFigures(
         mode=mode,
         devices=devices,
+        rounds=max(device.run_rounds for device in columns),
         total_time=total_time,
         accuracy_device=devices[best].name if evaluated.accuracy_rounds else None,
         metric=evaluated.metric,
         times=tuple(evaluated.accuracy_time_list),
         accuracies=tuple(evaluated.accuracy_exact_list),
         accuracy_rounds=tuple(evaluated.accuracy_rounds),
+        evaluated_rounds=tuple(evaluated.evaluated_rounds),
         round_ends=tuple(evaluated.round_ends),
         target=target,
         throughput=metrics.rate(sum(sum(device.num_samples_list) for device in columns), total_time),
@@ -267,6 +274,7 @@ def _device_figures(host: str, name: str, device: DeviceSummary) -> DeviceFigure
         step_time=device.run.step_time if device.run else None,
         overrun_share=metrics.share(device.overruns, device.iterations) if _padded(device) else None,
         speed=_speed(device),
+        unit=device.unit,
     )
 
 

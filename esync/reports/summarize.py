@@ -119,8 +119,8 @@ def _folders_to_read(network_folder: Path, chosen: str | None) -> list[str]:
 def _print_report(report: ModeReport) -> None:
     """Print the path of the summary and, to standard error, what is missing in it."""
     if report.summary:
-        devices = sum(len(devices) for devices in report.summary.values())
-        print(f"{report.mode.label}: {report.rounds_read} rounds, devices: {devices}, in {printable(str(report.path))}")
+        devices, path = sum(map(len, report.summary.values())), printable(str(report.path))
+        print(f"{report.mode.label}: {report.rounds_read} round files, devices: {devices}, in {path}")
     if report.earlier:
         terminal.print_error(f"{report.mode.folder}: {report.earlier}")
     for warning in report.warnings[: config.SKIPPED_SHOWN]:
