@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .algorithms import Algorithm, AlgorithmContext, NoCheckpoints, World, make
-from .algorithms.choice import DEFAULT_ALGORITHM, choose_algorithm
+from .algorithms.choice import DEFAULT_ALGORITHM, resolve_algorithm
 from .checkpoints.checkpoints import Checkpoints
 from .exchange import JobAbortedError
 from .exchange.protocol.round_state import Limits
@@ -125,7 +125,7 @@ class Trainer(OptimizerTrainer):
         ):
             if value is not None:
                 raise ValueError(f"{name}={value!r}: esync.Trainer exchanges in its own way; leave {name} out")
-        algorithm = choose_algorithm(algorithm) if world is None else make(algorithm or DEFAULT_ALGORITHM)
+        algorithm = resolve_algorithm(algorithm) if world is None else make(algorithm or DEFAULT_ALGORITHM)
         super().__init__(distinct(params), optimizer, optimizer_params, algorithm, gradient_scale, dataset_size)
         self._others: list[Any] = []
         self._run = run or TrainerCallback()

@@ -59,7 +59,7 @@ def success(figures: RunFigures | None, plan: LaunchPlan, outcome: JobOutcome) -
         when = f"; {figures.target:g} after {clock(reached)}" if reached is not None else ""
         lines.append(f"{figures.metric.label} {figures.metric.text(figures.final_accuracy)}{when}")
         lines += _speedups(figures, plan)
-    lines += [f"overruns: {sentence}" for sentence in figures.overruns]
+    lines += [f"overruns: {figures.overruns}"] if figures.overruns else []
     if figures.invalid:
         lines.append("too many of them: these figures are not valid; use larger step times, or fewer workers")
     lines += _casualties(outcome)

@@ -6,6 +6,7 @@ from statistics import fmean
 from typing import Any, Literal
 
 from .. import config
+from ..runtime.errors import enumeration
 from ..runtime.metric import Metric
 from . import metrics
 from .modes import Mode
@@ -134,18 +135,24 @@ class RunFigures:
     def invalid(self) -> str | None:
         """Why these figures are not valid for the emulated cluster; None if they are."""
         if self.overrun_share > config.OVERRUN_LIMIT:
-            return f"invalid: overruns {100 * self.overrun_share:.1f} %"
+            return f"invalid: overruns {_percent(self.overrun_share)}"
         return None
 
     @property
-    def overruns(self) -> list[str]:
-        """Return a sentence about each device on which too many iterations took longer than their step time."""
-        return [
-            f"on {device.name} {device.overrun_share:.1%} of the iterations took longer than their step time"
+    def overruns(self) -> str:
+        """A sentence about the overruns of the run and of the worst devices; "" where no device has too many."""
+        devices = [device for device in self.devices if (device.overrun_share or 0.0) > config.OVERRUN_LIMIT]
+        if not devices:
+            return ""
+        worst = [
+            f"{device.name} {_percent(device.overrun_share or 0.0)}"
             f"{f' of {device.step_time:g} s' if device.step_time else ''}"
-            for device in self.devices
-            if (device.overrun_share or 0.0) > config.OVERRUN_LIMIT
+            for device in sorted(devices, key=lambda device: -(device.overrun_share or 0.0))
         ]
+        return (
+            f"{_percent(self.overrun_share)} of the iterations took longer than their step time (by device: "
+            f"{enumeration(worst, 5)})"
+        )
 
     def bracketed(self, figure: str) -> str:
         """Return a printed figure, in brackets if it is invalid."""
@@ -179,6 +186,10 @@ class RunFigures:
             "overrun_share": self.overrun_share,
             "missing_rounds": self.missing_rounds,
         }
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
 
 
 def metric_of(summary: Summary) -> Metric:

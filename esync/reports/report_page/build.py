@@ -88,9 +88,9 @@ def _run_time(run: LoggedRun) -> str:
 
 
 def _overruns(runs: Sequence[LoggedRun]) -> list[str]:
-    """Return why runs are not valid: devices whose iterations took longer than the emulated ones."""
+    """Return why runs are not valid: too many iterations took longer than the emulated ones."""
     reason = "the machine is too slow for so many emulated devices"
-    return [f"{run.folder}: {sentence}: {reason}" for run in runs for sentence in run.figures.overruns]
+    return [f"{run.folder}: overruns: {run.figures.overruns}: {reason}" for run in runs if run.figures.overruns]
 
 
 def _shortened(problems: Sequence[str]) -> list[str]:
