@@ -12,6 +12,7 @@ Needs neither MXNet nor a cluster. Algorithms of other packages are left out, in
 """
 
 import argparse
+import ast
 import inspect
 import json
 import os
@@ -27,7 +28,8 @@ import django
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from esync import arguments  # noqa: E402 - of this checkout, whatever is installed
+import esync  # noqa: E402 - of this checkout, whatever is installed
+from esync import arguments, config  # noqa: E402
 from esync.algorithms import Algorithm, ModelView  # noqa: E402
 from esync.algorithms.options import OptionInfo, expected_values, option  # noqa: E402
 from esync.algorithms.registry import ALGORITHMS, flags_of, options_of, register  # noqa: E402
@@ -60,7 +62,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def prose(text: str, page: Path) -> str:
     """Return a text of the code as Markdown: flags as code, pages of the documentation as links."""
-    text = re.sub(r"([|*<])", r"\\\1", " ".join(text.split()))
+    text = re.sub(r"`[^`]*`|[|*<]", lambda found: found[0] if found[0][1:] else f"\\{found[0]}", " ".join(text.split()))
     text = re.sub(r"(?<![\w`-])--?[a-z][a-z0-9-]*(?: 1(?=[),]))?", lambda flag: f"`{flag[0]}`", text)
     return re.sub(
         r"\bdocs/([\w-]+/\w+\.md)", lambda link: f"[{link[0]}]({os.path.relpath(ROOT / link[0], page.parent)})", text
@@ -360,10 +362,14 @@ def flags(page: Path, title: str) -> str:
 
 def described(thing: Any, section: str) -> list[tuple[str, str]]:
     """Return names and texts of a section, such as "Args", of a docstring."""
-    text = inspect.getdoc(thing) or ""
+    return entries(thing.__name__, inspect.getdoc(thing) or "", section)
+
+
+def entries(name: str, text: str, section: str) -> list[tuple[str, str]]:
+    """Return names and texts of a section of the docstring `text` of `name`."""
     found = re.search(rf"^{section}:\n((?: .*\n|\n)+)", f"{text}\n", re.MULTILINE)
     if found is None:
-        raise UnknownBlockError(f"{thing.__name__} has no section {section} in its docstring")
+        raise UnknownBlockError(f"{name} has no section {section} in its docstring")
     entries = re.split(r"^ {4}(?! )", found[1], flags=re.MULTILINE)[1:]
     return [(name, text) for name, _, text in (entry.partition(": ") for entry in entries)]
 
@@ -376,6 +382,41 @@ def section(thing: Any, name: str, head: str) -> Callable[[Path], str]:
         return table([head, "meaning"], rows)
 
     return make
+
+
+def public_arguments(page: Path) -> str:
+    """Return the table of the arguments of esync's public classes, each with its first sentence.
+
+    They are read from the sources, because importing most of these needs MXNet.
+    """
+    rows = []
+    for name, module in esync._MODULES.items():
+        source = Path(esync.__file__).parent / f"{module.replace('.', '/')}.py"
+        tree = ast.parse(source.read_text(encoding="utf-8"))
+        for thing in (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name):
+            text, defaults = ast.get_docstring(thing) or "", _defaults_of(thing)
+            fields = bool(thing.decorator_list)  # a dataclass
+            if fields or "\nArgs:\n" in text:
+                rows.append([f"**esync.{name}**", ""])
+                rows += [
+                    [f"`{argument}{defaults.get(argument, '')}`", prose(re.split(r"\.\s", meaning)[0], page)]
+                    for argument, meaning in entries(name, text, "Attributes" if fields else "Args")
+                ]
+    return table(["argument", "meaning"], rows)
+
+
+def _defaults_of(thing: ast.ClassDef) -> dict[str, str]:
+    """Return "=VALUE" for each argument of a constructor, or field of a dataclass, that has a default."""
+    values = {ast.unparse(node.target): node.value for node in thing.body if isinstance(node, ast.AnnAssign)}
+    for node in thing.body:
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+            given = [*node.args.posonlyargs, *node.args.args][::-1]
+            values = {arg.arg: value for arg, value in zip(given, node.args.defaults[::-1], strict=False)}
+            values |= {arg.arg: value for arg, value in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)}
+    texts = {name: ast.unparse(value).replace("'", '"') for name, value in values.items() if value is not None}
+    return {
+        name: f"={getattr(config, text[7:]) if text.startswith('config.') else text}" for name, text in texts.items()
+    }
 
 
 def model(page: Path) -> str:
@@ -542,6 +583,7 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
     "register": section(register, "Args", "argument"),
     "option": section(option, "Args", "argument"),
     "model": model,
+    "public arguments": public_arguments,
     "rules": rules,
     "optimizers": optimizers,
     "calls": calls,

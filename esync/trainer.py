@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .algorithms import Algorithm, AlgorithmContext, NoCheckpoints, World, make
-from .algorithms.choice import DEFAULT_ALGORITHM, choose_algorithm
+from .algorithms.choice import DEFAULT_ALGORITHM, resolve_algorithm
 from .checkpoints.checkpoints import Checkpoints
 from .exchange import JobAbortedError
 from .exchange.protocol.round_state import Limits
@@ -126,7 +126,7 @@ class Trainer(SeveralOptimizers):
         ):
             if value is not None:
                 raise ValueError(f"{name}={value!r}: esync.Trainer exchanges in its own way; leave {name} out")
-        algorithm = choose_algorithm(algorithm) if world is None else make(algorithm or DEFAULT_ALGORITHM)
+        algorithm = resolve_algorithm(algorithm) if world is None else make(algorithm or DEFAULT_ALGORITHM)
         super().__init__(distinct(params), optimizer, optimizer_params, algorithm, gradient_scale, dataset_size)
         self._others: list[Any] = []
         self._run = run or TrainerCallback()
@@ -242,7 +242,7 @@ class Trainer(SeveralOptimizers):
                 len(self._others),
                 enumeration([parameter.name for parameter in self._others], 3),
             )
-        progress.report_event(progress.JOINED, rank=self.rank, round=self.round)
+        progress.report_event(progress.JOINED, rank=self.rank, exchanges=self.exchanges)
         self._run.train_begin(self)
         self.world.device.begin_run(self.elapsed)
         self.world.recorder.begin_iteration()

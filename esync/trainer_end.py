@@ -98,7 +98,7 @@ class TrainerEnd:
                 self._run.train_failed(trainer, reason)
         elif reason and self._may_be_replaced(error):
             if isinstance(error, Exception):  # and no signal, which says nothing of the program
-                progress.report_event(progress.FAILED, reason=reason, round=trainer.round)
+                progress.report_event(progress.FAILED, reason=reason, exchanges=trainer.exchanges)
             self._run.close()
             self.closed = True  # without a goodbye: to the others it is dead
             self._hooks.remove()

@@ -26,8 +26,20 @@ class TrainerStatus:
 
     @property
     def round(self) -> int:
-        """Rounds completed: exchanges of this worker (algorithm "local": iterations)."""
+        """Rounds of the run, as of the last exchange.
+
+        In asynchronous modes they are the commits of all workers ÷ workers, rounded down; with
+        algorithm "local", iterations.
+        """
         return self.algorithm.round
+
+    @property
+    def exchanges(self) -> int:
+        """Exchanges of this worker, by which its log files `iter-N.txt` are numbered.
+
+        In modes with rounds it is the number of the newest round that the worker has taken part in.
+        """
+        return self.algorithm.exchanges
 
     @property
     def members(self) -> tuple[int, ...]:

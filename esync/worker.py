@@ -49,6 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
     """Set everything up, train, and leave the cluster."""
     import math
+    import random
 
     import numpy as np
 
@@ -143,6 +144,9 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
             return Iteration(net, loss, batches, size, context, begin)
 
         warm_up(trainer, iteration(batches(np.arange(len(dataset.train_labels)), (options.seed,))))
+        # `begin` seeds by rank before each iteration; equal states here would be warned of at the start.
+        np.random.seed()
+        random.seed()
         trainer.start()
         dealt = partition(options.partition, dataset.train_labels, trainer.workers, options.seed)
 

@@ -54,7 +54,7 @@ def main(algorithm: str | None = None) -> None:
             loss = loss_fn(net(pixels(images, context)), labels.as_in_context(context))
         loss.backward()
         trainer.step(len(labels))  # a local step; an exchange where the algorithm calls for one
-        if trainer.exchanged and trainer.round % 100 == 0:
+        if trainer.exchanged and trainer.exchanges % 100 == 0:
             print(
                 f"round {trainer.round}: {trainer.local_iterations} local iterations, loss {loss.mean().asscalar():.3f}"
             )

@@ -26,6 +26,6 @@ train clusters/demo.yaml --mode sync
 
 echo "== comparing"
 for mode in local esync tiered sync; do
-    python logs_tools/summarize.py -b "$logs" -n resnet18-v1 -m "$mode"
+    python logs_tools/summarize.py --log-dir "$logs" -n resnet18-v1 -m "$mode"
 done
-python logs_tools/plot.py -b "$logs" -n resnet18-v1 --target "$accuracy"
+python logs_tools/plot.py --log-dir "$logs" -n resnet18-v1 --target "$accuracy"

@@ -174,7 +174,7 @@ def test_commands_that_train_nothing_need_no_extra(tmp_path, monkeypatch):
     simulate = ("simulate", ":paper", "--numerics", "none", "--max-time", "60")
     assert "esync.worker" in esync("launch", ":quick", "--dry-run")
     assert " rounds in " in esync(*simulate)
-    assert "rounds, devices: 6" in esync("summarize", "--mode", "esync")
+    assert "round files, devices: 6" in esync("summarize", "--mode", "esync")
     esync("compare", "logs/resnet18-v1", "--json", "comparison.json")
     esync("report", "logs/resnet18-v1/esync")
     with child.started(

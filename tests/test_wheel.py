@@ -146,7 +146,7 @@ def test_wheel_command_works_in_an_empty_folder(bin_folder, tmp_path):
     assert esync("--version") == f"esync {version}\n"
     summary = esync("simulate", ":paper", "--numerics", "none", "--max-time", "60")
     assert summary.startswith("resnet18-v1, esync, 6 workers: ")
-    assert "rounds, devices: 6" in esync("summarize", "--mode", "esync")
+    assert "round files, devices: 6" in esync("summarize", "--mode", "esync")
     esync("plot")
     assert (tmp_path / "logs" / "resnet18-v1" / "figures" / "speedup.txt").exists()
     commands = esync("launch", ":quick", "--dry-run")

@@ -139,8 +139,8 @@ class Algorithm(ABC):
             use one.
         instead_of_state_server: what to do where the mode needs one and there is none.
         compression: of the messages that carry weights.
-        round: rounds completed; asynchronous: exchanges that this worker has taken part in; local:
-            iterations.
+        exchanges: exchanges of this worker's slot, with those of replaced workers; in modes with
+            rounds, the number of the newest round that it has taken part in; local: iterations.
         local_iterations: local iterations of the round under way, or of the one that the last step
             has ended.
         exchanged: whether the last step ended in an exchange.
@@ -187,7 +187,7 @@ class Algorithm(ABC):
         self.options = self.Options.of(*values, **settings)
         if isinstance(self.options, CompressionOptions):
             self.compression = self.options.compression
-        self.round = 0
+        self.exchanges = 0
         self.local_iterations = 0
         self.exchanged = False
         self.abandoned = False
@@ -256,7 +256,17 @@ class Algorithm(ABC):
         In modes with rounds it is that of rounds, otherwise that of this slot's exchanges,
         including those of replaced workers.
         """
-        return self.round
+        return self.exchanges
+
+    @property
+    def round(self) -> int:
+        """Rounds of the run, as of the last exchange; asynchronous: commits of all workers ÷ workers."""
+        return self.result.round if self.result is not None else 0
+
+    @property
+    def counts_exchanges(self) -> bool:
+        """Whether `exchanges` may differ from `round`, because workers exchange on their own."""
+        return not self.synchronous or self.switches_synchrony
 
     def updates_of(self, vector: str) -> int:
         """Return the same of the optimizer of a vector; see `context.OptimizerPart`."""
@@ -517,7 +527,7 @@ class Algorithm(ABC):
         replica.open()
         self.result = exchange.begin(self._vectors(), replica)
         replica.close()
-        self.round = self.result.round if self.synchronous else exchange.exchanges
+        self.exchanges = self.result.round if self.synchronous else exchange.exchanges
 
     def _vectors(self) -> dict[str, Any]:
         """Return the vectors of this worker's replica that are exchanged."""
@@ -552,7 +562,7 @@ class Algorithm(ABC):
         """Count a finished exchange, and call `after_exchange`; the replica must be closed."""
         self.learning_rates = 0.0
         self.result = result
-        self.round = result.round if self.synchronous else self.round + result.used
+        self.exchanges = result.round if self.synchronous else self.exchanges + result.used
         self.exchanged = result.used
         if type(self).after_exchange is not Algorithm.after_exchange:
             with self.recorder.phase(self.exchange_phase):

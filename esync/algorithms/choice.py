@@ -8,7 +8,7 @@ from . import Algorithm, make
 DEFAULT_ALGORITHM = "esync"
 
 
-def choose_algorithm(given: str | Algorithm | None) -> Algorithm:
+def resolve_algorithm(given: str | Algorithm | None) -> Algorithm:
     """Return the program's algorithm, or else the environment's, or else the default.
 
     Raises:

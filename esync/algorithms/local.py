@@ -59,9 +59,9 @@ class Local(Algorithm):
         self._round_state.stop()
 
     def _report(self, used: bool) -> None:
-        """Set round and result from how far the run is."""
+        """Set exchanges and result from how far the run is."""
         state = self._round_state
-        self.round = state.round
+        self.exchanges = state.round
         self.result = Result(
             state.round,
             state.version,

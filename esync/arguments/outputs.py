@@ -18,7 +18,7 @@ def _add_logs(parser: argparse.ArgumentParser) -> None:
         "--eval-duration",
         type=count,
         default=config.EVAL_DURATION,
-        help="rounds between two evaluations, on rank 0 (default: %(default)s)",
+        help="rounds between two evaluations, on rank 0; asynchronous modes: its exchanges (default: %(default)s)",
     )
     add(
         "--test-images",

@@ -175,7 +175,7 @@ class Checkpoints:
             "job": self._job,
             "whole_before": self._whole > 0,
             "workers": trainer.workers,
-            "exchanges": trainer.round,
+            "exchanges": trainer.exchanges,
             "agreement": {**self._agreement, "optimizer": _names(trainer)},
             "optimizers": [optimizer.save(arrays) for optimizer in self._optimizers],
             "tracked": {name: item.state() for name, item in self._tracked.items()},

@@ -51,6 +51,7 @@ class RoundReport:
     accuracy: float | None = None
     accuracy_round: int | None = None
     metric: Metric = TEST_ACCURACY
+    run_round: int | None = None
 
     def body(self) -> dict[str, Any]:
         """Return the body of the call."""
@@ -127,7 +128,7 @@ class RoundReporter:
         """Report the end of a round.
 
         Args:
-            number: of the round.
+            number: of the round; in asynchronous modes of this worker's exchange.
             entry: the round's entry in the log file.
             local_iterations: of this worker in the round.
             seconds: duration of the round.
@@ -147,6 +148,7 @@ class RoundReporter:
             accuracy=accuracy,
             accuracy_round=accuracy_round,
             metric=self._metric,
+            run_round=entry.get("round"),
         )
         with self._wake:
             self._next = report if self._next is None or self._again else self._next + report

@@ -1,5 +1,6 @@
 """Several NDArrays as one flat vector in host memory, and what is computed while one is read."""
 
+import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
@@ -33,9 +34,9 @@ class FlatArrays:
 
     def __init__(self, arrays: Callable[[], Sequence[Any]]) -> None:
         self._arrays = arrays
-        self._ends = list(accumulate(array.size for array in arrays()))
+        self.sizes = [math.prod(array.shape) for array in arrays()]  # sparse gradients have no size
+        self._ends = list(accumulate(self.sizes))
         self.size = self._ends[-1] if self._ends else 0
-        self.sizes = [array.size for array in arrays()]
         self._opened: list[Any] = []
         self._views: list[np.ndarray] = []
         self._written = False

@@ -60,12 +60,18 @@ def others_of(network_parameters: Iterable[Any], trained: Iterable[Any]) -> list
 
 
 def check_types(parameters: Iterable[Any], algorithm: str) -> None:
-    """Check that an exchange does not round parameters that change in training.
+    """Check that parameters which change in training can be exchanged.
 
     Raises:
-        UnsuitableParametersError: an exchange would round a parameter.
+        UnsuitableParametersError: an exchange would round a parameter, or its gradient is sparse.
     """
     for parameter in parameters:
+        if parameter.grad_req != "null" and parameter._grad_stype != "default":
+            raise UnsuitableParametersError(
+                f"the gradient of parameter {parameter.name} is sparse ({parameter._grad_stype}), but algorithm "
+                f"{algorithm!r} exchanges dense values: build its layer with sparse_grad=False, or use algorithm "
+                "'local'"
+            )
         kind = np.dtype(parameter.dtype)
         running = kind.kind == "f" and not parameter._differentiable and not isinstance(parameter, mx.gluon.Constant)
         if not fits(parameter) and (parameter.grad_req != "null" or running):

@@ -36,11 +36,11 @@ def reseed(trainer: TrainerStatus, seed: int) -> None:
     run that goes on from a checkpoint draw the same numbers as one that was not interrupted.
 
     Args:
-        trainer: this worker's trainer; the numbers follow from its rank, round and local iteration.
+        trainer: this worker's trainer; the numbers follow from its rank, exchanges and local iteration.
         seed: of the run; the same on all workers.
     """
     iteration = 0 if trainer.exchanged else trainer.local_iterations
-    mxnet, numpy, python = map(int, sequence(seed, trainer.rank, trainer.round, iteration).generate_state(3))
+    mxnet, numpy, python = map(int, sequence(seed, trainer.rank, trainer.exchanges, iteration).generate_state(3))
     _seed(numpy, python, mxnet)
 
 

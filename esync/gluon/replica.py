@@ -435,6 +435,11 @@ def _check(parameter: Any) -> None:
             f"parameter {parameter.name} is not initialized yet: call net.initialize(), and let one batch pass through "
             "the network before the trainer starts, or give esync.Run net and input_shape"
         )
+    if parameter._stype != "default":
+        raise UnsuitableParametersError(
+            f"the values of parameter {parameter.name} are sparse ({parameter._stype}), which esync.Trainer cannot "
+            "read: leave stype out of the parameter's definition"
+        )
     if len(parameter.list_ctx()) != 1:
         raise UnsuitableParametersError(
             f"parameter {parameter.name} lives on {len(parameter.list_ctx())} devices: start one process per device"
@@ -444,9 +449,4 @@ def _check(parameter: Any) -> None:
             f"parameter {parameter.name} computes its values whenever they are read ({type(parameter).__name__}."
             "list_data), so that there is nothing to write the common model to: give the trainer the parameters that "
             "it computes them from"
-        )
-    if parameter._stype != "default" or parameter._grad_stype != "default":
-        raise UnsuitableParametersError(
-            f"parameter {parameter.name} is sparse ({parameter._stype}, gradient {parameter._grad_stype}); only dense "
-            "parameters can be exchanged: build its layer with sparse_grad=False"
         )

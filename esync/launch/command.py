@@ -181,6 +181,8 @@ def _launch_once(
         def job_on(remote: dict[str, HostResources]) -> LaunchPlan:
             try:
                 return plan(description, hosts, typed, local, remote, program, seed, token)
+            except flags.TypedFlagError:
+                raise
             except DescriptionError as error:
                 raise DescriptionError(f"{options.file}: {error}") from None
 

@@ -7,7 +7,8 @@ overrides it.
 import argparse
 import contextlib
 import functools
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
 from .. import arguments, config
@@ -17,7 +18,7 @@ from ..arguments import presets
 from ..arguments.mode import USE_DCASGD, WITH_DCASGD, parse_mode, typed_text
 from ..runtime.errors import ExpectedError
 from ..runtime.files import expanded
-from .yaml_text import load, shown
+from .yaml_text import DescriptionError, load, shown
 
 Settings = dict[str, Any]
 
@@ -43,6 +44,16 @@ PROGRAM = "python -m esync.worker"
 
 class FlagError(ValueError):
     """Raised when the worker would not accept a flag; the message says why."""
+
+
+class TypedFlagError(DescriptionError):
+    """Raised when the worker would not accept a flag of the command line; the description is not at fault."""
+
+
+def refusal(error: FlagError, typed: Collection[str]) -> DescriptionError:
+    """Return the error of settings that the worker would refuse: of a typed flag, if it names one."""
+    named = {word.replace("-", "_") for word in re.findall(r"--([a-z][a-z0-9-]*)", str(error))}
+    return DescriptionError(f"train: {error}") if named.isdisjoint(typed) else TypedFlagError(str(error))
 
 
 class _Parser(argparse.ArgumentParser):

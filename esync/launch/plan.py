@@ -60,7 +60,7 @@ def plan(
         DescriptionError: the description and the flags do not make a job; the message says why.
     """
     own_program, settings, left_out = _program_and_settings(description, typed, program)
-    options = _understood(settings, () if own_program else description.workers)
+    options = _understood(settings, typed, () if own_program else description.workers)
     remarks, processes, cluster = [], list[ProcessSpec](), {}
     if left_out:
         remarks.append(f"of train, {', '.join(left_out)} are the built-in worker's: the program decides on them")
@@ -153,10 +153,10 @@ def plan_measurement(
         DescriptionError: the description and the flags do not make a job; the message says why.
     """
     own_program, chosen, _ = _program_and_settings(description, typed, program)
-    _understood(chosen)  # flags with which the job would not train are refused, not measured
+    _understood(chosen, typed)  # flags with which the job would not train are refused, not measured
     applicable = {name: value for name, value in chosen.items() if name not in NOT_ALONE}
     settings = flags.merge(applicable, {"mode": "local", "no_evaluation": True, "no_export": True, "quiet": True})
-    options = _understood(settings)
+    options = _understood(settings, typed)
     folder = Path(options.log_dir)
     resources = JobResources(hosts, local, remote or {}, [worker.host for worker in description.workers])
     job = WorkerJob({}, replace(common_environment(options, folder), measure=True), own_program, settings)
@@ -180,13 +180,15 @@ def _program_and_settings(
                 described, left_out = user_program.cluster_settings(described)
         return UserProgram.of(words) if words else None, flags.merge(described, typed), left_out
     except flags.FlagError as error:
-        raise DescriptionError(f"train: {error}") from None
+        raise flags.refusal(error, typed) from None
 
 
-def _understood(settings: flags.Settings, workers: Iterable[WorkerEntry] = ()) -> argparse.Namespace:
+def _understood(
+    settings: flags.Settings, typed: Mapping[str, Any], workers: Iterable[WorkerEntry] = ()
+) -> argparse.Namespace:
     """Return the options that a worker reads from settings and from the stragglers of the description."""
     events = [event for worker in workers for event in worker.straggler_events]
     try:
         return flags.understood({**settings, "straggle": events})
     except flags.FlagError as error:
-        raise DescriptionError(f"train: {error}") from None
+        raise flags.refusal(error, typed) from None

@@ -123,7 +123,7 @@ class Process:
         failed, joined = self.events.get(progress.FAILED), self.events.get(progress.JOINED)
         if failed is None or joined is None:
             return None
-        return ProgramError(failed["reason"], failed["round"] - joined["round"])
+        return ProgramError(failed["reason"], failed["exchanges"] - joined["exchanges"])
 
     @property
     def gives_up(self) -> bool:

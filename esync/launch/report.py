@@ -47,8 +47,7 @@ def success(figures: RunFigures | None, plan: LaunchPlan, outcome: JobOutcome) -
             *_casualties(outcome),
             f"output of the processes: {plan.folder_here / PROCESSES}",
         ]
-    rounds = max(device.rounds for device in figures.devices)
-    lines = [f"done: {figures.mode.label}, {rounds} rounds in {clock(figures.total_time)}"]
+    lines = [f"done: {figures.mode.label}, {figures.rounds} rounds in {clock(figures.total_time)}"]
     speed = [figures.bracketed(f"{figures.throughput:.1f} samples/s")] if figures.throughput else []
     if figures.efficiency is not None:
         speed.append(figures.bracketed(f"{figures.efficiency:.0%} of the devices' speed"))
@@ -60,7 +59,7 @@ def success(figures: RunFigures | None, plan: LaunchPlan, outcome: JobOutcome) -
         when = f"; {figures.target:g} after {clock(reached)}" if reached is not None else ""
         lines.append(f"{figures.metric.label} {figures.metric.text(figures.final_accuracy)}{when}")
         lines += _speedups(figures, plan)
-    lines += [f"overruns: {sentence}" for sentence in figures.overruns]
+    lines += [f"overruns: {figures.overruns}"] if figures.overruns else []
     if figures.invalid:
         lines.append("too many of them: these figures are not valid; use larger step times, or fewer workers")
     lines += _casualties(outcome)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ..launch.description import DescriptionError, read
+from ..launch.flags import TypedFlagError
 from ..launch.resources import HostResources
 from ..runtime import descriptions
 from ..runtime.cores import threads
@@ -52,6 +53,8 @@ def write_measured(
             measurement = measure_from_logs(description, file, from_logs, notify)
         else:
             measurement = measure(description, typed or {}, HostResources((), threads()), notify, program)
+    except TypedFlagError:
+        raise
     except DescriptionError as error:
         raise DescriptionError(f"{file}: {error}") from None
     content = calibrated(file, description, measurement, typed, program)

@@ -217,6 +217,7 @@ def device_summary(rounds: list[LoggedRound], info: RunInfo | None) -> DeviceSum
         elapsed_time_list=[round(r.total_time) for r in rounds],
         aggregate_time_list=[r.aggregate for r in rounds],
         rounds_list=[r.number for r in rounds],
+        run_rounds_list=_complete(r.run_round for r in rounds),
         accuracy_rounds=[number for number, _, _, _ in evaluated],
         accuracy_time_list=[round(total if exact is None else exact, 3) for _, _, exact, total in evaluated],
         accuracy_exact_list=[accuracy for _, accuracy, _, _ in evaluated],

@@ -1,7 +1,7 @@
 """Compare runs, given by their folders: differences, and whether they are significant.
 
     esync compare logs/lenet/esync@base-seed* logs/lenet/esync@overlap-seed*
-    esync compare logs --target 0.8 --figure curves.svg --csv runs.csv
+    esync compare --log-dir logs --target 0.8 --figure curves.svg --csv runs.csv
 
 A folder that is not a run's stands for all runs in it. Runs that differ only in their seeds form a
 group, whose mean, standard deviation and interval are printed. `LABEL=FOLDER` names a group.
@@ -21,7 +21,7 @@ from .. import config
 from ..runtime import program, tensorboard, terminal
 from ..runtime.files import expanded, write_atomically
 from ..runtime.output import printable
-from .comparison import EVALUATION_COLUMNS, Comparison, compare
+from .comparison import EVALUATION_COLUMNS, Comparison, compare, labelled
 from .comparison_text import comparison_text
 from .tensorboard_export import export
 
@@ -53,7 +53,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--tensorboard", type=expanded, metavar="DIR", help="write event files of these runs for TensorBoard below DIR"
     )
-    options = parser.parse_args(arguments)
+    options = parse_runs(parser, arguments)
     if options.figure is not None and options.figure.suffix.lower() not in PICTURES:
         parser.error(f"--figure {options.figure}: expected a name that ends in {', '.join(PICTURES)}")
     return options
@@ -63,10 +63,17 @@ def add_runs(parser: argparse.ArgumentParser) -> None:
     """Add the arguments for the runs to compare, and the target of their metric."""
     parser.add_argument(
         "runs",
-        nargs="+",
+        nargs="*",
         metavar="RUN",
         help="folder of a run, for instance logs/lenet/esync or logs/lenet/esync@NAME, a pattern of such folders, or a "
         "folder with runs in it; LABEL=RUN names its group",
+    )
+    parser.add_argument(
+        *("-ld", "--log-dir"),
+        type=expanded,
+        metavar="DIR",
+        help="folder of all logs, as for esync launch, below which each RUN is (default: the working directory); "
+        "without RUN, all runs in it",
     )
     parser.add_argument(
         "--target",
@@ -75,6 +82,18 @@ def add_runs(parser: argparse.ArgumentParser) -> None:
         help=f"value of the metric for the time to target (default: {config.TARGET_ACCURACY} for test accuracy, the "
         "runs' own target for another metric)",
     )
+
+
+def parse_runs(parser: argparse.ArgumentParser, arguments: list[str] | None) -> argparse.Namespace:
+    """Parse the command line, with the folders of the runs below that of all logs."""
+    options = parser.parse_args(arguments)
+    if options.log_dir is not None:
+        labels = [labelled(text) for text in options.runs] or [("", ".")]
+        folders = [(label, options.log_dir / expanded(pattern)) for label, pattern in labels]
+        options.runs = [f"{label}={folder}" if label else str(folder) for label, folder in folders]
+    if not options.runs:
+        parser.error("which runs? Give RUN, or --log-dir DIR for all runs in DIR")
+    return options
 
 
 def _finite(text: str) -> float:

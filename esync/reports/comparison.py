@@ -64,7 +64,7 @@ class Comparison:
             for group in section.groups
             for run in group.runs
             for number, time, value in zip(
-                run.figures.accuracy_rounds, run.figures.times, run.figures.accuracies, strict=True
+                run.figures.evaluated_rounds, run.figures.times, run.figures.accuracies, strict=True
             )
         ]
 
@@ -120,7 +120,7 @@ def compare(runs: str | Path | Iterable[str | Path], target: float | None = None
     """
     named: dict[Path, tuple[LoggedRun, str]] = {}
     for text in [runs] if isinstance(runs, str | Path) else runs:
-        label, pattern = _labelled(str(text))
+        label, pattern = labelled(str(text))
         for run in find_runs([pattern], target):
             folder = run.folder.resolve()
             if folder in named and label and named[folder][1] not in ("", label):
@@ -132,7 +132,7 @@ def compare(runs: str | Path | Iterable[str | Path], target: float | None = None
     return compare_runs([run for run, _ in named.values()], [label for _, label in named.values()], target)
 
 
-def _labelled(text: str) -> tuple[str, str]:
+def labelled(text: str) -> tuple[str, str]:
     """Return the label and the pattern of LABEL=PATTERN; a path that exists has no label."""
     label, equals, pattern = text.partition("=")
     if not equals or not label or not pattern or "/" in label or Path(text).exists():

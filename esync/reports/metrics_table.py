@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
 from .. import config
+from ..runtime.errors import enumeration
 from ..runtime.metric import Metric
 from . import metrics
 from .modes import Mode
@@ -33,6 +34,7 @@ class DeviceFigures:
     step_time: float | None
     overrun_share: float | None  # share of overrun iterations; None if they are not padded
     speed: float | None = None
+    unit: Literal["round", "exchange"] = "round"  # what `rounds` counts; asynchronous: exchanges of the device
 
     @property
     def name(self) -> str:
@@ -47,11 +49,13 @@ class RunFigures:
     Attributes:
         mode: the run's mode.
         devices: figures of its devices, in the order of the summary.
+        rounds: rounds of the run; in asynchronous modes commits ÷ workers.
         total_time: total time of the device that ended last.
         accuracy_device: the device with the evaluations; None without evaluations.
         metric: the metric of its evaluations.
         times, accuracies: its evaluations.
-        accuracy_rounds: the rounds that were evaluated.
+        accuracy_rounds: the rounds, or exchanges of that device, that were evaluated.
+        evaluated_rounds: the rounds of the run that were evaluated.
         round_ends: number and end of each round of that device, in whole seconds.
         target: the value of the metric for `time_to_target`; None if there is none.
         throughput: samples per second of all devices; None if unknown.
@@ -65,12 +69,14 @@ class RunFigures:
 
     mode: Mode
     devices: tuple[DeviceFigures, ...]
+    rounds: int
     total_time: float
     accuracy_device: str | None
     metric: Metric
     times: tuple[float, ...]
     accuracies: tuple[float, ...]
     accuracy_rounds: tuple[int, ...]
+    evaluated_rounds: tuple[int, ...]
     round_ends: tuple[tuple[int, float], ...]
     target: float | None
     throughput: float | None
@@ -129,18 +135,24 @@ class RunFigures:
     def invalid(self) -> str | None:
         """Why these figures are not valid for the emulated cluster; None if they are."""
         if self.overrun_share > config.OVERRUN_LIMIT:
-            return f"invalid: overruns {100 * self.overrun_share:.1f} %"
+            return f"invalid: overruns {_percent(self.overrun_share)}"
         return None
 
     @property
-    def overruns(self) -> list[str]:
-        """Return a sentence about each device on which too many iterations took longer than their step time."""
-        return [
-            f"on {device.name} {device.overrun_share:.1%} of the iterations took longer than their step time"
+    def overruns(self) -> str:
+        """A sentence about the overruns of the run and of the worst devices; "" where no device has too many."""
+        devices = [device for device in self.devices if (device.overrun_share or 0.0) > config.OVERRUN_LIMIT]
+        if not devices:
+            return ""
+        worst = [
+            f"{device.name} {_percent(device.overrun_share or 0.0)}"
             f"{f' of {device.step_time:g} s' if device.step_time else ''}"
-            for device in self.devices
-            if (device.overrun_share or 0.0) > config.OVERRUN_LIMIT
+            for device in sorted(devices, key=lambda device: -(device.overrun_share or 0.0))
         ]
+        return (
+            f"{_percent(self.overrun_share)} of the iterations took longer than their step time (by device: "
+            f"{enumeration(worst, 5)})"
+        )
 
     def bracketed(self, figure: str) -> str:
         """Return a printed figure, in brackets if it is invalid."""
@@ -160,7 +172,7 @@ class RunFigures:
             "time_to_target": self.time_to_target,
             "evaluations": len(self.accuracies),
             "total_time": self.total_time,
-            "rounds": max(device.rounds for device in self.devices),
+            "rounds": self.rounds,
             "samples": sum(device.samples for device in self.devices),
             "throughput": self.throughput,
             "speed_limit": self.speed_limit,
@@ -174,6 +186,10 @@ class RunFigures:
             "overrun_share": self.overrun_share,
             "missing_rounds": self.missing_rounds,
         }
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
 
 
 def metric_of(summary: Summary) -> Metric:
@@ -223,12 +239,14 @@ def run_figures(mode: Mode, summary: Summary, target: float | None) -> RunFigure
     return RunFigures(
         mode=mode,
         devices=devices,
+        rounds=max(device.run_rounds for device in columns),
         total_time=total_time,
         accuracy_device=devices[best].name if evaluated.accuracy_rounds else None,
         metric=evaluated.metric,
         times=tuple(evaluated.accuracy_time_list),
         accuracies=tuple(evaluated.accuracy_exact_list),
         accuracy_rounds=tuple(evaluated.accuracy_rounds),
+        evaluated_rounds=tuple(evaluated.evaluated_rounds),
         round_ends=tuple(evaluated.round_ends),
         target=target,
         throughput=metrics.rate(sum(sum(device.num_samples_list) for device in columns), total_time),
@@ -267,6 +285,7 @@ def _device_figures(host: str, name: str, device: DeviceSummary) -> DeviceFigure
         step_time=device.run.step_time if device.run else None,
         overrun_share=metrics.share(device.overruns, device.iterations) if _padded(device) else None,
         speed=_speed(device),
+        unit=device.unit,
     )
 
 

@@ -1,10 +1,10 @@
 """Draw the five figures and the speedup table of a network's runs.
 
-    python logs_tools/plot.py -b logs -n resnet18-v1
+    python logs_tools/plot.py --log-dir logs -n resnet18-v1
 
-This loads every run below {base}/{network}, from its summary or else from its rounds. It writes
+This loads every run below {log_dir}/{network}, from its summary or else from its rounds. It writes
 accuracy over time (i.i.d. and non-i.i.d.), throughput, traffic and computing time ratio as PNG and
-PDF, and speedup.txt and speedup.json, to {base}/{network}/figures. Runs with different metrics are
+PDF, and speedup.txt and speedup.json, to {log_dir}/{network}/figures. Runs with different metrics are
 drawn and compared separately.
 
 Curves show every evaluation as it was logged. With --published-smoothing the accuracy is also drawn
@@ -36,6 +36,7 @@ from .published_results import ACCURACY, END, TABLE_1, PublishedRun, published_r
 from .published_smoothing import can_be_smoothed, smoothed
 from .runs import load_network
 from .speedups import as_json, best_alone
+from .summarize import add_logs
 from .tables import runs_text, smoothed_text
 
 if TYPE_CHECKING:
@@ -48,12 +49,9 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
         prog=program.name("plot"),
         description="Draw the five figures and the speedup table of a network's runs.",
     )
+    add_logs(parser)
     parser.add_argument(
-        "-b", "--base-dir", type=expanded, default=config.LOG_DIR, help="folder of all logs (default: %(default)s)"
-    )
-    parser.add_argument("-n", "--network", default=config.NETWORK, help="(default: %(default)s)")
-    parser.add_argument(
-        "--out", type=expanded, metavar="DIR", help="where to write (default: {base}/{network}/figures)"
+        "--out", type=expanded, metavar="DIR", help="where to write (default: {log_dir}/{network}/figures)"
     )
     parser.add_argument(
         "--target",
@@ -93,12 +91,12 @@ def run(options: argparse.Namespace) -> int:
     """
     from . import figures  # an extra brings Matplotlib
 
-    network_folder = options.base_dir / options.network
+    network_folder = options.log_dir / options.network
     loaded, problems = load_network(network_folder)
     terminal.print_problems(problems)
     if not loaded:
         terminal.print_error(
-            f"nothing to draw: no run in {network_folder}" + others_to_choose(options.base_dir, options.network)
+            f"nothing to draw: no run in {network_folder}" + others_to_choose(options.log_dir, options.network)
         )
         return 1
     sections = compare_singly(options.network, loaded, options.target)

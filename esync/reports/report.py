@@ -15,7 +15,7 @@ from pathlib import Path
 from ..runtime import program, terminal
 from ..runtime.files import expanded, write_atomically
 from ..runtime.output import printable
-from .compare import add_runs
+from .compare import add_runs, parse_runs
 from .comparison import Comparison, compare
 from .job_events import REPORT_FILE, events_of
 from .report_page.build import build_report
@@ -57,7 +57,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
         default=Path(REPORT_FILE),
         help="file to write (default: %(default)s)",
     )
-    return parser.parse_args(arguments)
+    return parse_runs(parser, arguments)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -39,7 +39,8 @@ class LoggedRound:
     None means that the log, for instance a published one, does not have a value.
 
     Attributes:
-        number: number of the communication round, from 1.
+        number: number of the communication round, from 1; in asynchronous modes of this device's
+            exchange.
         samples: number of samples that the device used in this round.
         entries: number of entries in "time": the local iterations, and in mode esync the exchange.
         iterations: number of entries that computed a gradient.
@@ -54,6 +55,7 @@ class LoggedRound:
         wait: time from this device's commit to the last one.
         transfer: the rest of the exchange.
         overruns: number of padded iterations that took longer than their step time.
+        run_round: asynchronous modes: rounds of the run by then, commits ÷ workers.
     """
 
     number: int
@@ -70,6 +72,7 @@ class LoggedRound:
     wait: float | None
     transfer: float | None
     overruns: int | None
+    run_round: int | None = None
 
 
 def read_round(path: Path, number: int, metric: Metric = TEST_ACCURACY) -> LoggedRound:
@@ -142,6 +145,7 @@ def _check(log: dict[str, Any], number: int, metric: Metric) -> LoggedRound:
         wait=_number("wait", log.get("wait")),
         transfer=_number("transfer", log.get("transfer")),
         overruns=_count("step_time_overrun", log),
+        run_round=_count("round", log),
     )
 
 

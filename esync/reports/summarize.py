@@ -1,6 +1,6 @@
 """Summarize the round files of a mode's devices in one NAME.json.
 
-    python logs_tools/summarize.py -b logs -n resnet18-v1 -m esync
+    python logs_tools/summarize.py --log-dir logs -n resnet18-v1 -m esync
 
 This reads {base}/{network}/{mode}/{host}/{device}/iter-N.txt for all hosts and devices, and writes
 {base}/{network}/{mode}/NAME.json (see `esync.reports.summary_file`); without -m, for every mode whose
@@ -32,10 +32,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog=program.name("summarize"), description="Summarize the round files of a mode's devices in one NAME.json."
     )
-    parser.add_argument(
-        "-b", "--base-dir", type=expanded, default=config.LOG_DIR, help="folder of all logs (default: %(default)s)"
-    )
-    parser.add_argument("-n", "--network", default=config.NETWORK, help="(default: %(default)s)")
+    add_logs(parser)
     parser.add_argument(
         "-m",
         "--mode",
@@ -51,7 +48,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--json", type=expanded, metavar="FILE", help="also write what was read and skipped to FILE")
     options = parser.parse_args(arguments)
     if options.mode is not None and options.mode not in FOLDERS:
-        network_folder = options.base_dir / options.network
+        network_folder = options.log_dir / options.network
         folders = [name for name in mode_folders(network_folder) if name not in FOLDERS]
         if options.mode not in folders:
             parser.error(f"unknown mode {options.mode!r}: choose one of {', '.join([*FOLDERS, *folders])}")
@@ -62,13 +59,25 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     return options
 
 
+def add_logs(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that say which logs to read."""
+    parser.add_argument(
+        *("-ld", "--log-dir", "-b", "--base-dir"),
+        type=expanded,
+        default=config.LOG_DIR,
+        metavar="DIR",
+        help="folder of all logs, as for esync launch (default: %(default)s)",
+    )
+    parser.add_argument("-n", "--network", default=config.NETWORK, help="(default: %(default)s)")
+
+
 def run(options: argparse.Namespace) -> int:
     """Summarize the chosen modes, and return the exit code.
 
     Raises:
         OSError: a folder cannot be listed or a result cannot be written.
     """
-    network_folder = options.base_dir / options.network
+    network_folder = options.log_dir / options.network
     reports = []
     for folder in _folders_to_read(network_folder, options.mode):
         progress = partial(
@@ -83,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
         _print_report(report)
     if options.json:
         content = {
-            "base_dir": str(options.base_dir),
+            "base_dir": str(options.log_dir),
             "network": options.network,
             "modes": {report.mode.folder: report.as_json() for report in reports},
         }
@@ -92,7 +101,7 @@ def run(options: argparse.Namespace) -> int:
         chosen = options.mode or "MODE"
         terminal.print_error(
             f"nothing to summarize in {network_folder}: expected {chosen}/HOST/DEVICE/iter-N.txt there"
-            + others_to_choose(options.base_dir, options.network)
+            + others_to_choose(options.log_dir, options.network)
         )
         return 1
     return 0
@@ -119,8 +128,8 @@ def _folders_to_read(network_folder: Path, chosen: str | None) -> list[str]:
 def _print_report(report: ModeReport) -> None:
     """Print the path of the summary and, to standard error, what is missing in it."""
     if report.summary:
-        devices = sum(len(devices) for devices in report.summary.values())
-        print(f"{report.mode.label}: {report.rounds_read} rounds, devices: {devices}, in {printable(str(report.path))}")
+        devices, path = sum(map(len, report.summary.values())), printable(str(report.path))
+        print(f"{report.mode.label}: {report.rounds_read} round files, devices: {devices}, in {path}")
     if report.earlier:
         terminal.print_error(f"{report.mode.folder}: {report.earlier}")
     for warning in report.warnings[: config.SKIPPED_SHOWN]:

@@ -10,7 +10,7 @@ Times are in seconds.
 
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -71,6 +71,7 @@ class DeviceSummary(BaseModel):
 
     # added
     rounds_list: list[Count] = []
+    run_rounds_list: list[Count] = []  # asynchronous modes: rounds of the run at these exchanges of the device
     rounds_joined: bool = False  # whether a value covers all rounds since the previous entry
     accuracy_rounds: list[Count] = []
     accuracy_time_list: list[Amount] = []  # times of the evaluated weights
@@ -115,6 +116,7 @@ class DeviceSummary(BaseModel):
         for name in ("num_samples_list", "self_iters_list", "aggregate_time_list", "rounds_list"):
             self._require_length(name, rounds)
         for name in (
+            "run_rounds_list",
             "total_time_list",
             "computing_time_list",
             "bytes_sent_list",
@@ -136,6 +138,22 @@ class DeviceSummary(BaseModel):
     def rounds(self) -> int:
         """Number of rounds that the lists cover."""
         return self.rounds_list[-1] if self.rounds_joined else len(self.rounds_list)
+
+    @property
+    def run_rounds(self) -> int:
+        """Number of rounds of the run, where `rounds` may be exchanges of the device."""
+        return self.run_rounds_list[-1] if self.run_rounds_list else self.rounds
+
+    @property
+    def unit(self) -> Literal["round", "exchange"]:
+        """What `rounds_list` numbers."""
+        return "exchange" if self.run_rounds_list else "round"
+
+    @property
+    def evaluated_rounds(self) -> list[int]:
+        """The round of the run at each evaluation."""
+        run_rounds = dict(zip(self.rounds_list, self.run_rounds_list, strict=False))
+        return [run_rounds.get(number, number) for number in self.accuracy_rounds]
 
     @property
     def missing_rounds(self) -> int:

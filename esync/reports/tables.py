@@ -62,7 +62,7 @@ def _device_rows(runs: Sequence[RunFigures]) -> Iterator[list[str]]:
         for device in run.devices:
             overruns = device.overrun_share
             cells = (
-                f"{device.rounds:,}",
+                f"{device.rounds:,}{' exchanges' if device.unit == 'exchange' else ''}",
                 f"{device.samples:,}",
                 number(device.computing_ratio, ".3f"),
                 number(device.published_computing_ratio, ".3f"),

@@ -46,14 +46,15 @@ class Progress:
 
     Attributes:
         rank: the worker's rank.
-        round: the finished round.
-        local_iterations: the worker's local iterations in that round.
-        samples_per_second: the worker's throughput in that round.
+        round: the finished round of the run.
+        local_iterations: the worker's local iterations since its exchange before.
+        samples_per_second: the worker's throughput in that time.
         wait: seconds from this worker's commit to the last one.
         elapsed: seconds since the start.
         accuracy: newest accuracy; None if this worker has not evaluated any weights.
         accuracy_round: the round of the evaluated weights.
         metric: name of the metric that is evaluated instead of the accuracy.
+        exchanges: the worker's exchanges so far, where it exchanges on its own; None in rounds.
     """
 
     rank: int
@@ -65,12 +66,14 @@ class Progress:
     accuracy: float | None = None
     accuracy_round: int | None = None
     metric: str = ACCURACY
+    exchanges: int | None = None
 
     def line(self) -> str:
         """Return the progress as a line of text."""
         plural = " " if self.local_iterations == 1 else "s"
+        own = "" if self.exchanges is None else f"  exchange {self.exchanges:4d}"
         text = (
-            f"round {self.round:4d}  {self.local_iterations:3d} local iteration{plural}"
+            f"round {self.round:4d}{own}  {self.local_iterations:3d} local iteration{plural}"
             f"  {self.samples_per_second:7.1f} samples/s  wait {self.wait:6.3f} s"
         )
         if self.accuracy is not None:

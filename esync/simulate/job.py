@@ -118,7 +118,9 @@ def run(job: SimulationJob) -> FinishedSimulation:
                 settings.pop(name, None)
         options = flags.understood(settings)
     except flags.FlagError as error:
-        raise DescriptionError(f"{job.file}: train: {error}") from None
+        refused = flags.refusal(error, job.typed)
+        named = "" if isinstance(refused, flags.TypedFlagError) else f"{job.file}: "
+        raise DescriptionError(f"{named}{refused}") from None
     if description.program:
         options.network = UserProgram.of(description.program).name
     for name in CHECKPOINT_FLAGS:

@@ -301,7 +301,7 @@ class Simulation:
     def _evaluate(self, weights: Any, statistics: Any, every_sample: bool) -> float:
         accuracy = self.numerics.accuracy(weights, statistics, every_sample)  # type: ignore[attr-defined]
         sums = self.workers[0]
-        self.accuracies.append(EvaluationRecord(sums.rounds, sums.ended - sums.began, accuracy))
+        self.accuracies.append(EvaluationRecord(self.rounds, sums.ended - sums.began, accuracy))
         return float(accuracy)
 
     def _facts(self, worker: WorkerModel, trainer: Any) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.db.models import F, Max, Min, QuerySet, Sum
+from django.db.models.functions import Coalesce
 
 from .models import Event, Round, Run
 from .schema import EventRow, RoundRow
@@ -52,7 +53,7 @@ def runs(job: str, limit: int) -> list[dict[str, Any]]:
         for row in Round.objects.filter(run__in=[row.pk for row in rows])
         .values("run")
         .annotate(
-            rounds=Max("round"),
+            rounds=Max(Coalesce("run_round", "round")),
             last=Max("finished"),
             highest=Max("accuracy"),
             lowest=Min("accuracy"),

@@ -111,6 +111,7 @@ def _device(
         elapsed_time_list=[round(end) for end in ends],
         aggregate_time_list=[entry["wait"] + entry["exchange"] for entry in rounds],
         rounds_list=[entry["round"] for entry in rounds],
+        run_rounds_list=[entry["run_round"] for entry in rounds if entry["run_round"] is not None],
         computing_time_list=[entry["compute"] for entry in rounds],
         bytes_sent_list=[entry["bytes_sent"] for entry in rounds],
         bytes_received_list=[entry["bytes_received"] for entry in rounds],

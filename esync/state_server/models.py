@@ -44,6 +44,7 @@ class Round(models.Model):
     bytes_received = models.BigIntegerField()
     accuracy = models.FloatField(null=True)
     accuracy_round = models.IntegerField(null=True)
+    run_round = models.IntegerField(null=True)
 
     class Meta:
         """One row per worker and round, even if a report comes twice."""

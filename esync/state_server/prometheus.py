@@ -16,7 +16,7 @@ _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"
 _WORKER = ("job", "rank")
 #: Counters of a worker: the field of `WorkerCounters`, the name and the description of the metric.
 _SUMS = (
-    ("rounds", "rounds", "Highest round that a worker has finished."),
+    ("rounds", "rounds", "Highest round that a worker has finished; in asynchronous modes its exchanges."),
     ("local_iterations", "local_iterations", "Local iterations."),
     ("samples", "samples", "Samples trained on."),
     ("bytes_sent", "sent_bytes", "Bytes sent in exchanges."),

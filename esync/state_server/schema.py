@@ -151,7 +151,7 @@ class Report(Body):
     """A worker's report of a finished round, for display only, not for decisions."""
 
     rank: Rank
-    round: Count
+    round: Count = Field(description="in asynchronous modes the number of this worker's exchange")
     device: Text
     host: Text
     local_iterations: Count
@@ -170,6 +170,7 @@ class Report(Body):
         ACCURACY, description="name of what the evaluations compute"
     )
     goal: Goal = Field("max", description="whether high or low values are good")
+    run_round: Count | None = Field(None, description="asynchronous modes: rounds of the run, commits ÷ workers")
 
     @model_validator(mode="after")
     def _possible(self) -> "Report":

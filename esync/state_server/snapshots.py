@@ -36,7 +36,8 @@ class JobSnapshot:
 
 def summary(job: JobSnapshot) -> dict[str, Any]:
     """Return the summary of a job, `schema.JobSummary`."""
-    reported = max((report.round for report in job.reports.values()), default=0)
+    reports = job.reports.values()
+    reported = max((report.round if report.run_round is None else report.run_round for report in reports), default=0)
     return {
         "name": job.info.job,
         "id": job.info.key,

@@ -32,6 +32,12 @@ def job_list(jobs: Sequence[dict[str, Any]]) -> TerminalTable:
     return table
 
 
+def _unit(job: dict[str, Any]) -> str:
+    """Return what the workers' reports are numbered by: rounds, or in asynchronous modes their exchanges."""
+    reports = [worker["last_report"] for worker in job["workers"] if worker["last_report"]]
+    return "exchange" if any(report["run_round"] is not None for report in reports) else "round"
+
+
 def _state(job: dict[str, Any]) -> str:
     return f"{job['state']}: {job['reason']}" if job["reason"] else job["state"]
 
@@ -46,7 +52,7 @@ def _headline(job: dict[str, Any]) -> Text:
             words.append(f", {totals['efficiency']:.0%} of the workers' speed")
         if totals["accuracy"] is not None:
             metric = Metric(totals["metric"])
-            words.append(f", {metric.name} {metric.text(totals['accuracy'])} (round {totals['accuracy_round']})")
+            words.append(f", {metric.name} {metric.text(totals['accuracy'])} ({_unit(job)} {totals['accuracy_round']})")
     return words
 
 

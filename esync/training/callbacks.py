@@ -32,7 +32,8 @@ class Evaluated:
     """An evaluation of the common weights at the end of a round.
 
     Attributes:
-        round: number of the round.
+        round: number of the round of the run.
+        exchanges: the worker's exchanges by then, the number of its log file.
         accuracy: value of the metric; by default the share of the test images that are classified
             correctly.
         elapsed: seconds from the beginning of the run to that of the evaluation.
@@ -42,6 +43,7 @@ class Evaluated:
     """
 
     round: int
+    exchanges: int
     accuracy: float
     elapsed: float
     step: int
@@ -51,10 +53,10 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class FinishedRound:
-    """A round that has ended.
+    """A round that has ended, or in asynchronous modes an exchange of this worker.
 
     Attributes:
-        number: its number, from 1.
+        number: of this worker's exchange, from 1; in modes with rounds that of the round.
         entry: the content of its log file.
         seconds: seconds since the end of the round before.
         local_iterations: this worker's local iterations in it.
@@ -171,7 +173,7 @@ class LogFiles(Callback):
 
     def accuracy(self, evaluated: Evaluated) -> None:
         """Add the accuracy to the round's file."""
-        self._logs.accuracy(evaluated.round, evaluated.accuracy, evaluated.metric.name)
+        self._logs.accuracy(evaluated.exchanges, evaluated.accuracy, evaluated.metric.name)
 
     def flush(self) -> None:
         """Wait until all files are written."""
@@ -194,7 +196,7 @@ class StateServerReports(Callback):
 
     def accuracy(self, evaluated: Evaluated) -> None:
         """Report the accuracy."""
-        self._reports.accuracy(evaluated.round, evaluated.accuracy)
+        self._reports.accuracy(evaluated.exchanges, evaluated.accuracy)
 
 
 class TensorBoardScalars(Callback):
@@ -230,7 +232,7 @@ class TensorBoardScalars(Callback):
     def accuracy(self, evaluated: Evaluated) -> None:
         """Write the metric of a round's weights, with the time of that round."""
         at = self._started + evaluated.elapsed
-        self._events.write(evaluated.round, at, {evaluated.metric.name: evaluated.accuracy})
+        self._events.write(evaluated.exchanges, at, {evaluated.metric.name: evaluated.accuracy})
 
     def flush(self) -> None:
         """Have everything written so far."""
@@ -258,7 +260,8 @@ class ProgressLines(Callback):
         self._reporter.round(
             Progress(
                 rank=self._rank,
-                round=ended.number,
+                round=ended.entry.get("round", ended.number),
+                exchanges=ended.number if "round" in ended.entry else None,
                 local_iterations=ended.local_iterations,
                 samples_per_second=ended.entry["num_samples"] / ended.seconds,
                 wait=ended.entry["wait"],

@@ -4,7 +4,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import config
@@ -51,12 +51,14 @@ class LogClock:
 
     Attributes:
         now: returns the time in seconds; only differences are meaningful.
-        round: the last finished round, if this worker joins a running job.
+        round: the last finished round of the run, if this worker joins a running job.
+        exchanges: this worker's exchanges by then.
         elapsed: duration of the job so far in seconds.
     """
 
     now: Callable[[], float] = time.perf_counter
     round: int = 0
+    exchanges: int = 0
     elapsed: float = 0.0
 
 
@@ -65,7 +67,8 @@ class PeriodicEvaluation:
 
     Args:
         evaluator: evaluates the weights.
-        every: rounds between two evaluations, unless the algorithm has a number of steps.
+        every: exchanges of this worker between two evaluations, unless the algorithm has a number of
+            steps.
         target: value of the metric that ends the run; None if there is none.
         metric: the metric that is evaluated.
 
@@ -80,7 +83,7 @@ class PeriodicEvaluation:
     ) -> None:
         self._evaluator, self._every, self._target, self._metric = evaluator, every, target, metric
         self._pending: tuple[Evaluated | None, Handle[float]] | None = None  # None: the trial
-        self._begun = Evaluated(0, 0.0, 0.0, 0, 0)  # the last started one, without its accuracy
+        self._begun = Evaluated(0, 0, 0.0, 0.0, 0, 0)  # the last started one, without its accuracy
         self._stopping = False  # whether the target is reached, so that only the final model is evaluated
         self.newest: Evaluated | None = None
         self.tried, self.failure = False, ""
@@ -106,20 +109,26 @@ class PeriodicEvaluation:
         """Whether an evaluation is in progress."""
         return self._pending is not None
 
-    def begin(self, trainer: "Trainer", round: int, elapsed: Callable[[], float]) -> None:
-        """Start an evaluation if one is due in this round; the final weights are always evaluated."""
-        if self._begun.round == round or self.failure:
+    def begin(self, trainer: "Trainer", exchanges: int, elapsed: Callable[[], float]) -> None:
+        """Start an evaluation if one is due now; the final weights are always evaluated.
+
+        Args:
+            trainer: the trainer.
+            exchanges: this worker's exchanges, as far as callbacks have taken them.
+            elapsed: returns the seconds since the start.
+        """
+        if self._begun.exchanges == exchanges or self.failure:
             return
         result = trainer.algorithm.result
-        step, samples = (result.step, result.samples) if result is not None else (round, 0)
+        step, samples = (result.step, result.samples) if result is not None else (exchanges, 0)
         every = trainer.algorithm.evaluate_every
-        due = round % self._every == 0 if every is None else step // every > self._begun.step // every
+        due = exchanges % self._every == 0 if every is None else step // every > self._begun.step // every
         if not ((due and not self._stopping) or trainer.finished):
             return
         if self._pending is not None:
-            log.debug("round %d is not evaluated: an earlier evaluation is still under way", round)
+            log.debug("round %d is not evaluated: an earlier evaluation is still under way", trainer.round)
             return
-        self._begun = Evaluated(round, 0.0, elapsed(), step, samples)
+        self._begun = Evaluated(trainer.round, exchanges, 0.0, elapsed(), step, samples)
         self._pending = self._begun, self._start(trainer)
 
     def _start(self, trainer: "Trainer") -> Handle[float]:
@@ -147,7 +156,7 @@ class PeriodicEvaluation:
         self.tried = True
         if begun is None:
             return None
-        self.newest = Evaluated(begun.round, value, begun.elapsed, begun.step, begun.samples, self._metric)
+        self.newest = replace(begun, accuracy=value, metric=self._metric)
         return self.newest
 
     def wait(self) -> None:
@@ -212,7 +221,7 @@ class RoundCallbacks:
         clock = clock or LogClock()
         self._callbacks, self._facts = callbacks, facts
         self._evaluations, self._meter = evaluations, traffic or TrafficMeter()
-        self._round = clock.round  # the last one that callbacks have taken
+        self._exchanges = clock.exchanges  # the last one that callbacks have taken
         self._now = clock.now
         self._ended = self._saved = self._now()
         self._batch_size: int | None = None  # as the newest round tells
@@ -228,7 +237,7 @@ class RoundCallbacks:
         result, recorder = trainer.algorithm.result, trainer.world.recorder
         sent, received = self._meter.read_delta()
         entry = {
-            "num_iters": trainer.round,
+            "num_iters": trainer.exchanges,
             **recorder.take(),
             "total_time": now - self._began,
             "bytes_sent": sent,
@@ -236,10 +245,14 @@ class RoundCallbacks:
             "wait": result.wait if result else 0.0,
             "transfer": result.transfer if result else 0.0,
         }
-        self._round = trainer.round
+        if trainer.algorithm.counts_exchanges:
+            entry["round"] = trainer.round
+        self._exchanges = trainer.exchanges
         self._batch_size = round(entry["num_samples"] / max(1, trainer.local_iterations)) or None
         evaluated = self._evaluations.newest if self._evaluations is not None else None
-        ended = FinishedRound(self._round, entry, lasted, trainer.local_iterations, result, recorder.loss, evaluated)
+        ended = FinishedRound(
+            self._exchanges, entry, lasted, trainer.local_iterations, result, recorder.loss, evaluated
+        )
         for callback in self._callbacks:
             callback.round(ended)
         self._evaluate(trainer)
@@ -296,7 +309,7 @@ class RoundCallbacks:
 
     def _evaluate(self, trainer: "Trainer") -> None:
         if self._evaluations is not None:
-            self._evaluations.begin(trainer, self._round, lambda: self._now() - self._began)
+            self._evaluations.begin(trainer, self._exchanges, lambda: self._now() - self._began)
 
     def _save(self, trainer: "Trainer", finished: bool = False) -> None:
         device = trainer.world.device
@@ -308,6 +321,7 @@ class RoundCallbacks:
             "iterations": getattr(device, "iterations", None),
             "overruns": getattr(device, "overruns", None),
             "rounds": trainer.round,
+            **({"exchanges": trainer.exchanges} if trainer.algorithm.counts_exchanges else {}),
             "finished": finished,
         }
         for callback in self._callbacks:

@@ -66,7 +66,8 @@ class Run(TrainerCallback):
             round. An `EvaluationProgram` starts a process of its own. None evaluates nothing.
         background: False: `evaluate` is called in the worker itself also where a fork is possible.
         evaluation_timeout: seconds that one evaluation in the background may take.
-        every: rounds between two evaluations, unless the algorithm says how often.
+        every: rounds between two evaluations, in asynchronous modes exchanges of rank 0, unless the
+            algorithm says how often.
         metric: name of the metric, and whether it should be high ("max") or low ("min").
         target: value of the metric that ends the run on all workers; None if there is none.
         checkpoints: where to write checkpoints, and whether to go on from one; those that are due
@@ -225,7 +226,7 @@ class Run(TrainerCallback):
         device = self._device or _device_name(trainer)
         resumed = self.checkpoints.resumed if self.checkpoints is not None else None
         # A replacement goes on with the logs of the dead worker, a resumed run with its own.
-        logged = trainer.round if trainer.replacement or resumed is not None else 0
+        logged = trainer.exchanges if trainer.replacement or resumed is not None else 0
         log_dir, events_dir = self._log_dir, self._events_dir
         if self._name is not None:
             program = Path(sys.argv[0]).stem.strip(".") or "program"
@@ -254,7 +255,7 @@ class Run(TrainerCallback):
                 "device": device,
                 "resumed": resumed,
             },
-            LogClock(trainer.world.device.now, trainer.round, trainer.elapsed),
+            LogClock(trainer.world.device.now, trainer.round, trainer.exchanges, trainer.elapsed),
             self._evaluations,
             exchange if isinstance(exchange, CollectiveExchange) else None,
         )
@@ -284,7 +285,7 @@ class Run(TrainerCallback):
                 self.checkpoints.save()  # the run can be made longer later
             self._rounds.end(trainer)
             self.close()
-            self._reporter.print(f"done after {trainer.round} rounds")
+            self._reporter.print(_done(trainer))
             super().train_end(trainer)
             if trainer.rank == 0 and self._net is not None:
                 with trainer.mean_statistics():
@@ -400,6 +401,13 @@ class InlineEvaluator:
 
     def close(self) -> None:
         """Do nothing: there is no process to end."""
+
+
+def _done(trainer: Trainer) -> str:
+    """Return the line of a worker whose run is over."""
+    if not trainer.algorithm.counts_exchanges:
+        return f"done after {trainer.round} rounds"
+    return f"done after {trainer.exchanges} exchanges, round {trainer.round} of the run"
 
 
 def _device_name(trainer: Trainer) -> str:

@@ -53,6 +53,7 @@ def test_scaffold_worker_program_trains_on_data_partitioned_by_class(tmp_path: P
             cluster.start_worker(rank, words)
         cluster.finish()
     for rank in range(2):
+        assert "random numbers" not in cluster.output(f"worker-{rank}")  # its iterations are seeded by rank
         facts = json.loads(next(tmp_path.glob(f"logs-{rank}/**/run.json")).read_text())
         assert facts["finished"]
         assert facts["algorithm"]["name"] == "scaffold"

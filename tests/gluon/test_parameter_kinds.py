@@ -132,6 +132,59 @@ def test_network_that_is_converted_during_the_run_is_refused(kind, algorithm):
         trainer.step(2)
 
 
+@pytest.mark.parametrize("algorithm", ["esync", "sync", "dgs"])
+def test_sparse_gradient_is_refused_where_values_are_exchanged(algorithm):
+    parameters = mx.gluon.nn.Embedding(9, 2, sparse_grad=True, prefix="words_").collect_params()
+    parameters.initialize()
+    trainer = esync.Trainer(parameters, "sgd", algorithm=algorithm, world=steady_world([1.0]))
+    with pytest.raises(UnsuitableParametersError, match=rf"words_weight is sparse .*'{algorithm}' .*sparse_grad=False"):
+        trainer.start()
+
+
+@pytest.mark.parametrize(
+    "optimizer", [("sgd", {"momentum": 0.9, "wd": 0.01}), ("sgd", {"lazy_update": True}), ("adam", {})]
+)
+def test_sparse_gradients_train_alone_as_in_gluon_and_go_on_from_a_checkpoint(tmp_path, optimizer):
+    name, options = optimizer
+    words = np.random.default_rng(4).integers(0, 30, (6, 8))  # most rows of the table have no gradient
+
+    def make() -> Any:
+        table = mx.gluon.nn.Embedding(30, 4, sparse_grad=True)
+        table.initialize(mx.init.Constant(0.5))
+        return table
+
+    def train(table: Any, trainer: Any, batches: range) -> None:
+        for number in batches:
+            batch = mx.nd.array(words[number])
+            differentiate(lambda batch=batch: (table(batch) ** 2 * (1 + batch.expand_dims(1))).sum())
+            trainer.step(8)
+
+    theirs, found = make(), []
+    train(theirs, mx.gluon.Trainer(theirs.collect_params(), name, {**options}, kvstore=None), range(6))
+    for rounds in (3, 6):
+        ours = make()
+        run = esync.Run(
+            tmp_path / "logs",
+            evaluate=lambda ours=ours: float(abs(ours.weight.data().asnumpy()).mean()),
+            background=False,
+            metric=("size", "min"),
+            checkpoints=esync.Checkpoints(tmp_path / "kept", 1, resume=True),
+            quiet=True,
+        )
+        limits = esync.Limits(rounds=rounds)
+        with esync.Trainer(
+            ours.collect_params(), name, {**options}, algorithm="local", limits=limits, run=run
+        ) as trainer:
+            if rounds == 3:
+                with trainer.trial():
+                    train(ours, trainer, range(1))
+            trainer.start()
+            found.append(trainer.round)
+            train(ours, trainer, range(rounds - 3, rounds))
+    assert found == [0, 3]
+    assert ours.weight.data().asnumpy().tobytes() == theirs.weight.data().asnumpy().tobytes()
+
+
 def test_float64_weights_train_alone_and_are_evaluated_to_the_last_bit(tmp_path):
     weight = single_weight("float64", 1)
     values: list[float] = []

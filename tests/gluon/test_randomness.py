@@ -16,8 +16,8 @@ from esync.runtime.mxnet_import import mx
 from ..support.scripted_world import World
 
 
-def trainer(rank: int = 0, round: int = 0, local_iterations: int = 0, exchanged: bool = False) -> SimpleNamespace:
-    return SimpleNamespace(rank=rank, round=round, local_iterations=local_iterations, exchanged=exchanged)
+def trainer(rank: int = 0, exchanges: int = 0, local_iterations: int = 0, exchanged: bool = False) -> SimpleNamespace:
+    return SimpleNamespace(rank=rank, exchanges=exchanges, local_iterations=local_iterations, exchanged=exchanged)
 
 
 def draw() -> tuple[bytes, float, float]:
@@ -40,16 +40,16 @@ def test_reseed_at_the_same_place_draws_the_same():
 def test_reseed_at_every_place_draws_differently():
     draws = set()
     places = list(itertools.product(range(2), range(2), range(2), range(2)))
-    for rank, round_, iteration, seed in places:
-        reseed(trainer(rank, round_, iteration), seed)
+    for rank, exchanges, iteration, seed in places:
+        reseed(trainer(rank, exchanges, iteration), seed)
         draws.add(draw())
     assert [len(set(each)) for each in zip(*draws, strict=True)] == [len(places)] * 3
 
 
 def test_reseed_after_an_exchange_begins_a_round():
-    reseed(trainer(round=2, local_iterations=5, exchanged=True), seed=0)
+    reseed(trainer(exchanges=2, local_iterations=5, exchanged=True), seed=0)
     after = draw()
-    reseed(trainer(round=2, local_iterations=0), seed=0)
+    reseed(trainer(exchanges=2, local_iterations=0), seed=0)
     assert draw() == after
 
 

@@ -276,7 +276,15 @@ def test_launch_dry_run_prints_every_command_and_starts_nothing(tmp_path, capsys
             ["bad.yaml"],
             "launch: error: bad.yaml:1: workers[0].devise: unknown key; known: host, device, count, step_time",
         ),
-        (["good.yaml", "--local-lr", "1", "--mode", "sync"], "launch: error: good.yaml: train: --local-lr makes no"),
+        (
+            ["good.yaml", "--local-lr", "1", "--mode", "sync"],
+            "launch: error: --local-lr makes no sense with --mode sync",
+        ),
+        (
+            ["good.yaml", "--checkpoint-dir", "kept", "--mode", "tiered"],
+            "launch: error: --checkpoint-dir makes no sense with --mode tiered; it is for esync",
+        ),
+        (["lost.yaml"], "launch: error: lost.yaml: train: --resume needs --checkpoint-dir"),
         (["good.yaml", "--rounds", "0"], "'0' should be a whole number of 1 or more"),
         (
             ["good.yaml", "--dry-run", "--json", "x"],
@@ -295,6 +303,7 @@ def test_launch_with_mistake_names_it(tmp_path, monkeypatch, capsys, words, mess
     write(tmp_path / "good.yaml", good)
     text = "{workers: [{devise: cpu, host: a}], scheduler: {host: a}, servers: [{host: a}]}\n"
     (tmp_path / "bad.yaml").write_text(text)
+    write(tmp_path / "lost.yaml", {**good, "train": {**good["train"], "resume": True}})
     far = {"hosts": {"far": {"address": "203.0.113.7"}}, "workers": [{"host": "far", "device": "cpu"}]}
     write(tmp_path / "far.yaml", {**good, **far, "hosts": {**good["hosts"], **far["hosts"]}, "train": {"mode": "sync"}})
     files = sorted(os.listdir(tmp_path))

@@ -11,6 +11,8 @@ from esync.launch import report
 from esync.launch.outcome import JobOutcome
 from esync.launch.replacements import Replacement
 from esync.reports import report as reports
+from esync.reports.comparison import compare
+from esync.reports.comparison_text import comparison_text
 from esync.reports.metrics_table import run_figures
 from esync.reports.modes import mode_of
 from esync.reports.summary_file import DeviceSummary
@@ -50,6 +52,22 @@ def finished(tmp_path):
     options = SimpleNamespace(target_accuracy=0.5)
     plan = SimpleNamespace(program=None, folder_here=mode, mode_folder=mode, options=options, trained="lenet")
     return plan, report.read_figures(plan)
+
+
+def test_report_and_comparison_give_one_share_of_overruns(tmp_path):
+    mode = tmp_path / "lenet" / "esync"
+    write_run(mode, {"one/gpu0": 1.0, "two/cpu": 3.0}, 60, overruns=5)
+    options = SimpleNamespace(target_accuracy=0.5)
+    plan = SimpleNamespace(program=None, folder_here=mode, mode_folder=mode, options=options, trained="lenet")
+    figures = report.read_figures(plan)
+    one, two = (f"{100 * device.overrun_share:.1f} %" for device in figures.devices)
+    share = f"{100 * figures.overrun_share:.1f} %"
+    assert len({one, two, share}) == 3
+    assert (
+        f"overruns: {share} of the iterations took longer than their step time (by device: two cpu {two} of 3 s, one "
+        f"gpu0 {one} of 1 s)" in report.success(figures, plan, JobOutcome())
+    )
+    assert f"invalid: overruns {share}" in comparison_text(compare([mode]))
 
 
 def test_report_compares_with_the_fastest_device_and_with_baselines_logged_beside(tmp_path):

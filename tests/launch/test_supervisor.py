@@ -374,7 +374,7 @@ def test_supervisor_with_much_output_does_not_block_the_process(tmp_path):
 #: A worker that joins, and ends badly as often as the file COUNT does not yet have so many letters.
 FRAIL = """
     import os, sys
-    print('@event {"kind": "joined", "rank": 0, "round": 0}', flush=True)
+    print('@event {"kind": "joined", "rank": 0, "exchanges": 0}', flush=True)
     with open("COUNT", "a+") as file:
         file.write("x")
         file.seek(0)

@@ -47,7 +47,7 @@ sys.exit(process.returncode if process.returncode >= 0 else 255)
 WORKER = """
     import os, time
     folder = {folder!r}
-    print('@event {{"kind": "joined", "rank": 7, "round": 0}}', flush=True)
+    print('@event {{"kind": "joined", "rank": 7, "exchanges": 0}}', flush=True)
     print("life on", {host!r}, os.environ.get("ESYNC_SLOT"), os.environ.get("PORT"), flush=True)
     if not os.path.exists(folder + "/died"):
         open(folder + "/died", "w").close()

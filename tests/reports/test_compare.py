@@ -13,7 +13,7 @@ import pytest
 from log_trees import write_run
 
 import esync
-from esync.reports import plot, report
+from esync.reports import plot, report, summarize
 from esync.reports.compare import main
 from esync.reports.comparison import EVALUATION_COLUMNS, MissingPandasError, compare
 from esync.reports.report_page.verdict import verdict
@@ -86,6 +86,27 @@ def test_labels_keep_runs_of_equal_options_apart(logged, tmp_path: Path) -> None
     assert [(group.label, len(group.runs)) for group in apart.groups] == [("old", 2), ("new", 1)]
     with pytest.raises(RunError, match="it is in two groups, old and new"):
         compare([f"old={base}/esync@before*", f"new={base}/*"])
+
+
+def test_log_tools_call_the_folder_of_all_logs_as_launch_does(logged, tmp_path: Path, capsys) -> None:
+    two_groups(logged, 1)
+
+    def output(tool: Callable[[list[str]], int], *words: str) -> str:
+        assert tool([*words]) == 0
+        return capsys.readouterr().out
+
+    logs = str(tmp_path)
+    assert output(main, "--log-dir", logs) == output(main, logs)
+    assert output(main, "-ld", logs, "lenet/*base*", "mine=lenet/esync@over-seed0") == output(
+        main, f"{logs}/lenet/*base*", f"mine={logs}/lenet/esync@over-seed0"
+    )
+    page = str(tmp_path / "page.html")
+    assert output(report.main, "--log-dir", logs, "-o", page) == output(report.main, logs, "-o", page)
+    for tool in (summarize.main, plot.main):
+        assert output(tool, "--log-dir", logs, "-n", "lenet") == output(tool, "-b", logs, "-n", "lenet")
+    with pytest.raises(SystemExit):
+        main([])
+    assert "Give RUN, or --log-dir DIR" in capsys.readouterr().err
 
 
 def test_baselines_among_the_groups_give_speedups_with_their_limit(logged, tmp_path: Path, capsys) -> None:

@@ -64,7 +64,7 @@ def test_expanded_replaces_a_leading_tilde(tmp_path: Path, monkeypatch: pytest.M
     ("program", "words"),
     [
         ("logs_tools.summarize", ["--base-dir={}/logs"]),
-        ("logs_tools.plot", ["--base-dir={}/logs"]),
+        ("logs_tools.plot", ["--log-dir={}/logs"]),
         ("logs_tools.sync_switch_report", ["{}/logs"]),
         ("esync.evaluate", ["--checkpoint-dir={}/logs", "--patience=1"]),
         ("esync.launch", ["{}/logs/cluster.yaml"]),

@@ -9,6 +9,8 @@ from esync import config
 from esync.algorithms import ALGORITHMS, LocalSGD
 from esync.exchange import WEIGHTS
 from esync.exchange.protocol.wire import HEADER_ELEMENTS, message_elements
+from esync.reports.report_page.timeline import timelines
+from esync.reports.runs import load_run
 from esync.simulate import fast_forward
 from esync.simulate.cluster import ClusterModel
 from esync.simulate.network import Link
@@ -158,6 +160,26 @@ def test_simulated_asynchronous_workers_do_not_wait():
     assert out["samples"] == 90 * 64
 
 
+def test_asynchronous_run_counts_rounds_of_the_run_and_exchanges_of_a_worker(tmp_path):
+    seen = []
+    words = ("--mode=async", "--network=lenet", "--batch-size=4")
+    simulate(
+        cluster(0.1, 0.4),
+        *words,
+        rounds=10,
+        log_dir=tmp_path,
+        watch=lambda _, trainer: seen.append((trainer.rank, trainer.exchanges, trainer.round)),
+    )
+    assert seen[-1][2] == 10 == len(seen) // 2
+    fast, slow = (max(exchanges for rank, exchanges, _ in seen if rank == wanted) for wanted in (0, 1))
+    assert fast > 3 * slow
+    run = load_run(tmp_path)
+    assert [(device.rounds, device.unit) for device in run.figures.devices] == [(fast, "exchange"), (slow, "exchange")]
+    assert run.figures.rounds == run.facts["rounds"] == 10
+    assert run.facts["exchanges"] == fast
+    assert [timeline.unit for timeline in timelines("", run.summary)] == ["exchange"]
+
+
 def test_simulated_statistics_travel_with_asynchronous_commits():
     found = {}
     for kind in ("mean", "rank0"):
@@ -263,7 +285,7 @@ def test_simulated_ssp_worker_gets_no_further_ahead_than_the_staleness():
         counts, ahead = {}, []
 
         def watch(simulation, trainer):
-            counts[trainer.rank] = trainer.round
+            counts[trainer.rank] = trainer.exchanges
             ahead.append(max(counts.values()) - min(counts.get(rank, 0) for rank in range(3)))
 
         simulate(cluster(0.1, 0.3, 1.0), "--network=lenet", *words, rounds=10, watch=watch)

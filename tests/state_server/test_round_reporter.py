@@ -115,6 +115,17 @@ def test_reports_begin_and_end_the_job_where_no_algorithm_does(url, reports):
     assert (shown["state"], shown["reason"], shown["num_workers"]) == ("ended", "done after 1 rounds", 2)
 
 
+def test_reports_of_asynchronous_workers_tell_the_round_of_the_run(url, reports):
+    job = f"{url}/api/v1/jobs/mine"
+    workers = reports(rank=0, begin=2, ends=True), reports(rank=1)
+    for worker, exchanges, round_ in zip(workers, (9, 4), (5, 6), strict=True):
+        worker.round(exchanges, {**entry(), "round": round_}, local_iterations=1, seconds=1.0)
+    until(lambda: newest(job, 0) and newest(job, 1))
+    assert (newest(job, 0)["round"], newest(job, 0)["run_round"], send(job)[1]["round"]) == (9, 5, 6)
+    workers[0].close("done")
+    until(lambda: send(f"{url}/api/v1/runs?job=mine")[1]["runs"][0]["rounds"] == 6)
+
+
 def test_reports_keep_a_job_from_being_replaced(url, reports):
     """As in mode sync, where no worker queries the state server."""
     job = f"{url}/api/v1/jobs/mine"

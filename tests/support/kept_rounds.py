@@ -67,16 +67,23 @@ class Replica:
 
 
 class Trainer:
-    """Its weights are the number of the round, unless the test changes them."""
+    """Its weights are the number of the exchange, unless the test changes them."""
 
     def __init__(self) -> None:
-        self.round, self.finished, self.local_iterations, self.stops = 0, False, 3, 0
+        self.exchanges, self.finished, self.local_iterations, self.stops = 0, False, 3, 0
         self.algorithm = SimpleNamespace(
-            result=Result(0, 0, 0, wait=0.25, transfer=0.125, finished=False), evaluate_every=None, facts={}
+            result=Result(0, 0, 0, wait=0.25, transfer=0.125, finished=False),
+            evaluate_every=None,
+            facts={},
+            counts_exchanges=False,
         )
         device = SimpleNamespace(iterations=7, overruns=1, now=lambda: 0.0)
         self.world = SimpleNamespace(recorder=PhaseTimer(device.now), device=device)
         self.replica = Replica()
+
+    @property
+    def round(self) -> int:
+        return self.algorithm.result.round if self.algorithm.counts_exchanges else self.exchanges
 
     def stop(self) -> None:
         self.stops += 1
@@ -96,9 +103,9 @@ class Run:
         self.keeper = RoundCallbacks(told, {"rank": 2}, LogClock(now), evaluations)
 
     def round(self, samples: int = 64, finished: bool = False) -> None:
-        self.trainer.round += 1
+        self.trainer.exchanges += 1
         self.trainer.finished = finished
-        self.trainer.replica.weights = float(self.trainer.round)
+        self.trainer.replica.weights = float(self.trainer.exchanges)
         self.trainer.world.recorder.samples = samples
         self.trainer.world.recorder.add("forward and backward", 0.5)
         self.keeper.done(self.trainer)

@@ -5,6 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from esync.exchange import Result
+from esync.runtime.progress import parse
+
 from ..support.kept_rounds import Run
 
 
@@ -121,6 +124,21 @@ def test_worker_that_does_not_evaluate_logs_no_accuracy(tmp_path):
 
 
 def test_run_that_is_over_before_its_first_round_closes_the_evaluator(run):
-    run.trainer.round = 7  # of a slot that somebody else has held
+    run.trainer.exchanges = 7  # of a slot that somebody else has held
     assert run.end() == {}
     assert run.evaluator.closed
+
+
+def test_asynchronous_worker_logs_its_exchanges_with_the_round_of_the_run(run):
+    run.trainer.algorithm.counts_exchanges = True
+    for round_ in (0, 1):
+        run.trainer.algorithm.result = Result(round_, 2 * round_ + 1, 64, 0.0, 0.0, finished=round_ == 1)
+        run.round(finished=round_ == 1)
+        run.arrive()
+    assert run.end() == {1: 0.01, 2: 0.02}
+    shown = [progress for line in run.stream.getvalue().splitlines() if (progress := parse(line))][-1]
+    assert (shown.round, shown.exchanges, shown.accuracy_round) == (1, 2, 1)
+    assert shown.line().startswith("round    1  exchange    2 ")
+    assert json.loads((run.logs.folder / "iter-2.txt").read_text())["round"] == 1
+    facts = json.loads((run.logs.folder / "run.json").read_text())
+    assert (facts["rounds"], facts["exchanges"]) == (1, 2)

@@ -104,7 +104,7 @@ def test_csv_curves_contain_loss_and_accuracy_by_step(tmp_path):
     keeper = RoundCallbacks(callbacks, {"rank": 0}, LogClock(lambda: clock.now), PeriodicEvaluation(evaluator))
     for round_, step in ((1, 1), (2, 2), (3, 9), (4, 10)):
         clock.now += 1.5
-        trainer.round, trainer.finished, trainer.replica.weights = round_, round_ == 4, float(round_)
+        trainer.exchanges, trainer.finished, trainer.replica.weights = round_, round_ == 4, float(round_)
         trainer.algorithm.result = Result(round_, step, 8 * step, 0.0, 0.0, trainer.finished, step=step)
         trainer.world.recorder.loss = 1.0 / round_
         keeper.done(trainer)
@@ -127,7 +127,7 @@ def test_csv_curves_of_a_resumed_run_drop_later_steps(tmp_path):
     for step, broken in ((4, ""), (6, "7,7,7,7")):
         curves = CurveFiles(logs, 0.0, step - 1)
         for each in (step, step + 1):
-            curves.accuracy(Evaluated(each, 0.5, float(each), each, 0))
+            curves.accuracy(Evaluated(each, each, 0.5, float(each), each, 0))
         curves.close()
         logs.flush()
         with open(tmp_path / "cpu" / "acc.csv", "a") as file:

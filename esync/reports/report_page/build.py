@@ -79,7 +79,7 @@ def _count(groups: Sequence[Group]) -> str:
     runs = sum(len(group.runs) for group in groups)
     if runs == 1:
         run = groups[0].runs[0]
-        return f"{max(device.rounds for device in run.devices.values())} rounds in {_run_time(run)}"
+        return f"{run.figures.rounds} rounds in {_run_time(run)}"
     return f"{runs} runs in {len(groups)} group{'s' * (len(groups) > 1)}"
 
 
@@ -88,9 +88,9 @@ def _run_time(run: LoggedRun) -> str:
 
 
 def _overruns(runs: Sequence[LoggedRun]) -> list[str]:
-    """Return why runs are not valid: devices whose iterations took longer than the emulated ones."""
+    """Return why runs are not valid: too many iterations took longer than the emulated ones."""
     reason = "the machine is too slow for so many emulated devices"
-    return [f"{run.folder}: {sentence}: {reason}" for run in runs for sentence in run.figures.overruns]
+    return [f"{run.folder}: overruns: {run.figures.overruns}: {reason}" for run in runs if run.figures.overruns]
 
 
 def _shortened(problems: Sequence[str]) -> list[str]:
@@ -225,6 +225,7 @@ def _devices(group: Group, several: bool) -> Table:
         for name, device in run.devices.items():
             columns.setdefault(name, []).append(device)
     overruns = {device.name.replace(" ", "/", 1): device for device in group.counted[0].figures.devices}
+    unit = group.counted[0].figures.devices[0].unit
     rows: list[list[str | Cell]] = []
     for name, devices in columns.items():
         uses = [time_use(device) for device in devices]
@@ -270,10 +271,10 @@ def _devices(group: Group, several: bool) -> Table:
             group_label(group) if several else "device",
             "an iteration",
             "samples/s",
-            "rounds",
+            f"{unit}s",
             "samples",
             "computing / waiting / transferring",
-            "wait a round",
+            f"wait {'an' if unit == 'exchange' else 'a'} {unit}",
             "transferring",
             "sent",
             "overruns",
@@ -310,7 +311,7 @@ def _runs(section: Compared) -> Table:
                     Cell(str(run.folder), "; ".join(filter(None, notes)), line_style(group)),
                     group.label,
                     NOT_KNOWN if run.seed is None else str(run.seed),
-                    f"{max(device.rounds for device in run.devices.values()):,}",
+                    f"{figures.rounds:,}",
                     duration(figures.total_time),
                     "not reached" if figures.time_to_target is None else duration(figures.time_to_target),
                     NOT_KNOWN if figures.final_accuracy is None else figures.metric.text(figures.final_accuracy),

@@ -73,7 +73,7 @@ def _evaluations_over_time(run: LoggedRun) -> Series:
 
 
 def _evaluations_over_rounds(run: LoggedRun) -> Series:
-    rounds = tuple(map(float, run.figures.accuracy_rounds))
+    rounds = tuple(map(float, run.figures.evaluated_rounds))
     return _ascending(rounds, run.figures.accuracies) if len(rounds) == len(run.figures.accuracies) else Series((), ())
 
 

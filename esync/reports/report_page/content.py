@@ -100,6 +100,7 @@ class Timeline:
         lanes: its devices.
         note: what was merged or left out; "" if nothing was.
         begin, end: the period shown.
+        unit: what the numbers of its blocks count; asynchronous: exchanges of the device.
     """
 
     title: str
@@ -107,6 +108,7 @@ class Timeline:
     note: str
     begin: float
     end: float
+    unit: Literal["round", "exchange"] = "round"
 
 
 @dataclass(frozen=True)
@@ -226,6 +228,7 @@ def as_json(value: Any) -> Any:
                 "title": value.title,
                 "begin": _short(value.begin),
                 "end": _short(value.end),
+                "unit": value.unit,
                 "lanes": [{"name": lane.name, "blocks": [*map(_block, lane.blocks)]} for lane in value.lanes],
             }
     raise TypeError(f"nothing draws {value!r}")

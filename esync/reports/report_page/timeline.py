@@ -69,19 +69,21 @@ def timelines(title: str, summary: Summary) -> list[Timeline]:
     end = max(blocks[-1].end for _, _, blocks in devices)
     merged = {name: _merged(blocks) for name, _, blocks in devices}
     most = max(-(-len(blocks) // BLOCKS) for _, _, blocks in devices)
-    note = f"A block is up to {most} rounds together: their computing, waiting and transferring, added up."
+    unit = devices[0][1].unit
+    note = f"A block is up to {most} {unit}s together: their computing, waiting and transferring, added up."
     timeline = Timeline(
         title,
         [Lane(name, merged[name]) for name, _, _ in devices],
         " ".join(filter(None, (note if most > 1 else "", left_out))),
         0.0,
         end,
+        unit,
     )
     if most == 1:
         return [timeline]
     begin = _close_begin([blocks for _, _, blocks in devices], end)
     lanes = [Lane(name, [block for block in blocks if block.end > begin]) for name, _, blocks in devices]
-    return [timeline, Timeline(f"{title}: the last rounds", lanes, left_out, begin, end)]
+    return [timeline, Timeline(f"{title}: the last {unit}s", lanes, left_out, begin, end, unit)]
 
 
 def _close_begin(lanes: Sequence[Sequence[Block]], end: float) -> float:

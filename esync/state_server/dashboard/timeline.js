@@ -142,7 +142,8 @@ export class Timeline extends Chart {
   }
 
   words(report) {
-    const parts = [`worker ${report.rank}`, `round ${report.round}`, `${report.local_iterations} local iterations`];
+    const number = report.run_round === null ? `round ${report.round}` : `exchange ${report.round}, round ${report.run_round} of the run`;
+    const parts = [`worker ${report.rank}`, number, `${report.local_iterations} local iterations`];
     return [...parts, ...PARTS.map(([name]) => `${name} ${seconds(report[name])}`)].join(" · ");
   }
 
@@ -151,7 +152,7 @@ export class Timeline extends Chart {
     const rows = this.lanes.flatMap((lane) => lane.blocks.map((block) => block.report));
     rows.sort((one, other) => other.round - one.round || one.rank - other.rank);
     fill(this.alternative.table, [
-      ["round", true, (row) => String(row.round)],
+      [rows.some((row) => row.run_round !== null) ? "exchange" : "round", true, (row) => String(row.round)],
       ["worker", true, (row) => String(row.rank)],
       ["local iterations", true, (row) => String(row.local_iterations)],
       ["computing", true, (row) => seconds(row.compute)],

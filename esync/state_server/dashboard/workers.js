@@ -32,12 +32,13 @@ export function showJob(job) {
 function showTiles(job) {
   const totals = job.totals ?? {};
   const metric = metricOf(totals);
+  const unit = job.workers.some((worker) => (worker.last_report?.run_round ?? null) !== null) ? "exchange" : "round";
   const tiles = [
     ["round", number(job.round), "", ""],
     ["throughput", number(totals.throughput), "samples/s", totals.speed_limit ? `of ${number(totals.speed_limit)} if nobody waited` : ""],
     ["efficiency", percent(totals.efficiency), "", "of the sum of the workers' speeds"],
     ["lost to waiting", number(totals.lost_waiting), "samples/s", lostElsewhere(totals)],
-    [metric.label, metric.format(totals.accuracy), "", totals.accuracy_round ? `of the weights of round ${totals.accuracy_round}` : ""],
+    [metric.label, metric.format(totals.accuracy), "", totals.accuracy_round ? `of the weights of ${unit} ${totals.accuracy_round}` : ""],
   ];
   list(
     byId("tiles"),

@@ -329,11 +329,11 @@ class TimelineChart extends Drawing {
     const block = lane?.blocks.find(([, , from, until]) => from <= time && time <= until);
     this.chosen = lane ? { index, time } : undefined;
     if (lane) this.cursor.append(shape("line", { class: "cursor", x1: x, x2: x, y1: area.top, y2: area.bottom }));
-    text(this.readout, block ? this.words(lane.name, block) : lane ? lane.name : "Point at a round for its figures.");
+    text(this.readout, block ? this.words(lane.name, block) : lane ? lane.name : `Point at a block for the figures of its ${this.content.unit}.`);
   }
 
   words(name, [first, last, from, until, ...parts]) {
-    const rounds = first === last ? `round ${first}` : `rounds ${first} to ${last}`;
+    const rounds = first === last ? `${this.content.unit} ${first}` : `${this.content.unit}s ${first} to ${last}`;
     const times = ["computing", "waiting", "transferring"].map((part, index) => `${part} ${seconds(parts[index])}`);
     return [name, rounds, `${precise(from)} to ${precise(until)}`, ...times].join(" · ");
   }
@@ -351,7 +351,7 @@ class TimelineChart extends Drawing {
     const rows = this.content.lanes.flatMap((lane) => lane.blocks.map((block) => [lane.name, ...block]));
     fill(this.table.table, [
       ["device", false, (row) => row[0]],
-      ["rounds", true, (row) => (row[1] === row[2] ? String(row[1]) : `${row[1]}–${row[2]}`)],
+      [`${this.content.unit}s`, true, (row) => (row[1] === row[2] ? String(row[1]) : `${row[1]}–${row[2]}`)],
       ["until", true, (row) => precise(row[4])],
       ["computing", true, (row) => seconds(row[5])],
       ["waiting", true, (row) => seconds(row[6])],
