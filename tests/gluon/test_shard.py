@@ -68,9 +68,9 @@ def test_contiguous_shards_follow_one_another_in_order_of_the_ranks(tokens):
     assert [len(first), *map(len, others)] == [4, 4, 3]
     joined = [plain(token) for part in (first, *others) for token in part]
     assert joined == [plain(token) for token in tokens]
-    is_array_or_sequence = not isinstance(tokens, data.Dataset)
-    assert type(first) is (type(tokens) if is_array_or_sequence else Shard)
-    if is_array_or_sequence:
+    kind = Shard if isinstance(tokens, data.Dataset) else type(tokens)
+    assert type(first) is kind
+    if kind is not Shard:
         assert [plain(token) for token in first[1:3]] == joined[1:3]
 
 
