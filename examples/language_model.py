@@ -45,7 +45,7 @@ def main() -> mx.gluon.Block:
     """Train the network and return it."""
     parser = argparse.ArgumentParser(description="Train a language model of characters.")
     parser.add_argument("--epochs", type=int, default=2, help="(default: %(default)s)")
-    parser.add_argument("--characters", type=int, help="of the text to use (default: all)")
+    parser.add_argument("--characters", type=int, help="of the text to use, 10000 or more (default: all)")
     options = parser.parse_args()
     text = "".join(topics.values())[: options.characters]
     characters, tokens = np.unique(list(text), return_inverse=True)
