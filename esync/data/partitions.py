@@ -125,6 +125,15 @@ def uniform(samples: int, parts: int, seed: int) -> Partition:
     return Partition(np.array_split(_shuffled(samples, seed), parts), _no_samples())
 
 
+def in_order(samples: int, parts: int) -> Partition:
+    """Split into shares that follow one another, the first ones longer by a sample where it does not divide evenly.
+
+    Nothing is dropped.
+    """
+    _check(samples, parts)
+    return Partition(np.array_split(np.arange(samples), parts), _no_samples())
+
+
 def _shuffled(samples: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).permutation(samples)
 

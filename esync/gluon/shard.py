@@ -3,11 +3,12 @@
 import multiprocessing
 import os
 import zlib
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol, overload
 
 import numpy as np
 
-from ..data.partitions import uniform
+from ..data.partitions import in_order, uniform
 from ..runtime.mxnet_import import mx
 from .randomness import draw_seeds, seed_generators
 
@@ -56,7 +57,11 @@ class Shard(mx.gluon.data.Dataset):
         return self._dataset[int(self._indices[index])]
 
 
-def shard(dataset: Any, trainer: Started, seed: int = 0) -> Shard:
+@overload
+def shard(dataset: Any, trainer: Started, seed: int = 0, *, contiguous: Literal[False] = False) -> Shard: ...
+@overload
+def shard(dataset: Any, trainer: Started, seed: int = 0, *, contiguous: bool) -> Any: ...
+def shard(dataset: Any, trainer: Started, seed: int = 0, *, contiguous: bool = False) -> Any:
     """Return this worker's part of a data set.
 
     The samples are shuffled once and dealt to the ranks: every sample belongs to exactly one
@@ -64,6 +69,11 @@ def shard(dataset: Any, trainer: Started, seed: int = 0) -> Shard:
     worker whose place it takes, and a resumed run deals in the same way. The parts stay the same
     when workers leave or come back (`--elastic`): nobody trains on the samples of a worker that is
     gone until its place is taken again.
+
+    With `contiguous=True` nothing is shuffled: the parts follow one another in the order of the
+    ranks, for truncated backpropagation through time, where a batch continues the one before. With
+    n samples and w workers, the first n % w ranks have one sample more than the others. Nothing is
+    left out, but a program that cuts its part into rows of equal length leaves out what remains.
 
     Where the trainer has not been started, it is started here, because only then this worker's rank
     is known; so the shapes of the network's parameters must be known by then.
@@ -73,13 +83,16 @@ def shard(dataset: Any, trainer: Started, seed: int = 0) -> Shard:
             a list of samples. Transforms may be applied before or after.
         trainer: this worker's `esync.Trainer`.
         seed: of the shuffling; the same on all workers, or the parts overlap.
+        contiguous: whether each part is one piece of the data set.
 
     Returns:
-        A Gluon data set, for `gluon.data.DataLoader(…, shuffle=True)` for instance.
+        A Gluon data set, for `gluon.data.DataLoader(…, shuffle=True)` for instance. With
+        `contiguous=True`, an array or a sequence (a list, a string) gives a slice of itself, which
+        is an array along whose first axis the samples are, or a sequence of the same type.
 
     Raises:
         TypeError: `dataset` has no length or no samples by number, or is a tuple of arrays.
-        ValueError: there are fewer samples than workers.
+        ValueError: there are fewer samples than workers, or `seed` is given with `contiguous=True`.
     """
     if isinstance(dataset, tuple):
         raise TypeError(
@@ -91,6 +104,11 @@ def shard(dataset: Any, trainer: Started, seed: int = 0) -> Shard:
             f"esync.shard takes a data set with len() and [], but {type(dataset).__name__} has not both: shard "
             "the data set, and make the loader from the result"
         )
+    if contiguous and seed:
+        raise ValueError(f"seed={seed}: with contiguous=True esync.shard does not shuffle; leave the seed out")
     trainer.start()
-    indices = uniform(len(dataset), trainer.workers, seed).shares[trainer.rank]
+    samples, workers = len(dataset), trainer.workers
+    indices = (in_order(samples, workers) if contiguous else uniform(samples, workers, seed)).shares[trainer.rank]
+    if contiguous and isinstance(dataset, (Sequence, np.ndarray, mx.nd.NDArray)):
+        return dataset[indices[0] : indices[-1] + 1]
     return Shard(dataset, indices, trainer.rank if trainer.workers > 1 else None)

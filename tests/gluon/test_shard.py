@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import esync
+from esync.gluon.shard import Shard
 from esync.runtime.mxnet_import import mx
 
 from ..support.small_net import local_trainer, make_net
@@ -49,6 +50,41 @@ def test_shard_depends_on_the_seed_only():
     assert [list(each) for each in first] != [list(each) for each in other]
 
 
+@pytest.mark.parametrize(
+    "tokens",
+    [
+        np.arange(22.0).reshape(11, 2),
+        mx.nd.arange(11),
+        mx.np.arange(11),
+        list(range(11)),
+        "abcdefghijk",
+        data.SimpleDataset(range(11)),
+        data.ArrayDataset(np.arange(11), np.arange(11.0)),
+    ],
+    ids=lambda tokens: type(tokens).__name__,
+)
+def test_contiguous_shards_follow_one_another_in_order_of_the_ranks(tokens):
+    first, *others = shards(tokens, 3, contiguous=True)
+    assert [len(first), *map(len, others)] == [4, 4, 3]
+    joined = [plain(token) for part in (first, *others) for token in part]
+    assert joined == [plain(token) for token in tokens]
+    kind = Shard if isinstance(tokens, data.Dataset) else type(tokens)
+    assert type(first) is kind
+    if kind is not Shard:
+        assert [plain(token) for token in first[1:3]] == joined[1:3]
+
+
+def plain(token: Any) -> Any:
+    """A token without its array."""
+    token = token.asnumpy() if isinstance(token, mx.nd.NDArray) else token
+    return np.asarray(token).tolist()
+
+
+def test_contiguous_shard_with_a_seed_is_refused():
+    with pytest.raises(ValueError, match=r"seed=3: with contiguous=True .* leave the seed out"):
+        esync.shard([1, 2, 3], Worker(0, 3), 3, contiguous=True)
+
+
 def test_shard_is_started_trainers_share():
     trainer = local_trainer(make_net())
     assert sorted(esync.shard([5, 6, 7], trainer)) == [5, 6, 7]
@@ -86,15 +122,17 @@ def test_shard_in_a_data_loader_with_processes_gives_all_samples(loader_workers)
     assert all((image[:, 0] == -2 * label).all() for image, label in batches)
 
 
+@pytest.mark.parametrize("contiguous", [False, True])
 @pytest.mark.parametrize(
     ("dataset", "error", "text"),
     [
         ((np.zeros(4), np.zeros(4)), TypeError, r"not a tuple.*ArrayDataset\(images, labels\)"),
         (data.DataLoader([1.0, 2.0], 1), TypeError, r"DataLoader has not both.*make the loader from the result"),
+        (iter([1, 2, 3]), TypeError, r"with len\(\) and \[\], but list_iterator has not both"),
         ([1, 2], ValueError, r"2 samples into 3 shares"),
     ],
-    ids=["tuple", "loader", "too few"],
+    ids=["tuple", "loader", "iterator", "too few"],
 )
-def test_shard_of_what_cannot_be_divided_is_refused(dataset, error, text):
+def test_shard_of_what_cannot_be_divided_is_refused(dataset, error, text, contiguous):
     with pytest.raises(error, match=text):
-        esync.shard(dataset, Worker(0, 3))
+        esync.shard(dataset, Worker(0, 3), contiguous=contiguous)

@@ -6,17 +6,17 @@ Without --long only the plain loop trains.
 import json
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import launching
 import pytest
 from launching import Launch, write
 
+from tests.support.documented import PAGES, apply, block
 from tests.support.variants import variants
 
 pytestmark = pytest.mark.timeout(600)
-GUIDE = (Path(__file__).parents[2] / "docs/how-to/migration.md").read_text()
-PROGRAMS = re.findall(r"<!-- before: (\w+) -->", GUIDE)
+PAGE = "migration.md"
+PROGRAMS = re.findall(r"<!-- before: (\w+) -->", (PAGES / PAGE).read_text())
 #: Seconds for what takes half a minute on a machine with nothing else to do.
 LONG = 300
 
@@ -38,29 +38,13 @@ runpy.run_path(sys.argv[1], run_name="__main__")
 """
 
 
-def block(kind: str, name: str) -> str:
-    """A program, or a difference, of the guide."""
-    return re.search(rf"<!-- {kind}: {name} -->\n```\w+\n(.*?)```", GUIDE, re.DOTALL)[1]
-
-
-def apply(difference: str, text: str) -> str:
-    """The text after a difference; each of its parts, split by @@, must fit in one place only."""
-    for hunk in re.split(r"^@@\n", difference, flags=re.MULTILINE):
-        lines = hunk.splitlines(keepends=True)
-        before = "".join(line[1:] or "\n" for line in lines if line[0] in " -")
-        after = "".join(line[1:] or "\n" for line in lines if line[0] in " +")
-        assert text.count(before) == 1, before
-        text = text.replace(before, after)
-    return text
-
-
 def test_plain_loop_needs_six_changed_lines():
-    assert sum(line.startswith("+") for line in block("diff", "loop").splitlines()) <= 6
+    assert sum(line.startswith("+") for line in block(PAGE, "diff: loop").splitlines()) <= 6
 
 
 @pytest.mark.parametrize("name", variants(PROGRAMS, quick=["loop"]))
 def test_migrated_program_trains_on_unequal_devices(tmp_path, launch: Callable[..., Launch], name: str):
-    source = apply(block("diff", name), block("before", name))
+    source = apply(block(PAGE, f"diff: {name}"), block(PAGE, f"before: {name}"))
     source = re.sub(r"samples=(10|200) \* len\(\w+\)", "samples=384", source)  # shorter; everything else is the guide's
     (tmp_path / "train.py").write_text(source)
     (tmp_path / "small.py").write_text(SMALL_CIFAR)
@@ -78,4 +62,4 @@ def test_migrated_program_trains_on_unequal_devices(tmp_path, launch: Callable[.
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program_before_the_migration_is_valid_python(name: str):
-    compile(block("before", name), name, "exec")
+    compile(block(PAGE, f"before: {name}"), name, "exec")
