@@ -23,6 +23,7 @@ class Run(models.Model):
     slowest_iterations = models.IntegerField()
     metric = models.CharField(max_length=60, default="accuracy")  # the metric of the field accuracy of its rounds
     goal = models.CharField(max_length=3, default="max")  # or min
+    logged = models.JSONField(default=list)  # names in the field logged of its rounds
 
 
 class Round(models.Model):
@@ -44,6 +45,7 @@ class Round(models.Model):
     bytes_received = models.BigIntegerField()
     accuracy = models.FloatField(null=True)
     accuracy_round = models.IntegerField(null=True)
+    logged = models.JSONField(default=dict)  # name → mean in the round, or null
 
     class Meta:
         """One row per worker and round, even if a report comes twice."""

@@ -152,6 +152,7 @@ class Run(TrainerCallback):
         if self._events_dir is not None:
             require()
         self._evaluate, self._every, self._metric, self._target = evaluate, every, Metric(*metric), target
+        self.evaluates = self._metric.name if evaluate is not None else ""
         self._background, self._evaluation_timeout = background, evaluation_timeout
         self.checkpoints = checkpoints
         self._net, self._input_shape, self._before_export = net, input_shape, before_export
