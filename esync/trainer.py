@@ -157,7 +157,9 @@ class Trainer(OptimizerTrainer):
         self.ends_run = False
         self._end = TrainerEnd(self, self._run, checkpoints, lambda: self._started)
         self.steps = 0
-        self._logged: list[tuple[str, Any]] = []  # since the last step: names and numbers, of which some are computed yet
+        self._logged: list[
+            tuple[str, Any]
+        ] = []  # since the last step: names and numbers, of which some are computed yet
         self._logged_names: set[str] = set()
         self._on_trial = False
         self._follow_progress()

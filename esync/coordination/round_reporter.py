@@ -153,7 +153,7 @@ class RoundReporter:
             accuracy=accuracy,
             accuracy_round=accuracy_round,
             metric=self._metric,
-            logged=entry.get(LOGGED, {}),
+            logged={name: mean for name, mean in entry.get(LOGGED, {}).items() if mean is not None},
         )
         with self._wake:
             self._next = report if self._next is None or self._again else self._next + report

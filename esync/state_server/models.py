@@ -45,7 +45,7 @@ class Round(models.Model):
     bytes_received = models.BigIntegerField()
     accuracy = models.FloatField(null=True)
     accuracy_round = models.IntegerField(null=True)
-    logged = models.JSONField(default=dict)  # name → mean in the round, or null
+    logged = models.JSONField(default=dict)  # name → mean in the round
 
     class Meta:
         """One row per worker and round, even if a report comes twice."""

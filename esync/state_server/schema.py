@@ -5,7 +5,7 @@ Durations are in seconds, times in seconds since 1970 by the state server's cloc
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, model_validator
 
 from .. import config
 from ..coordination.client import from_text
@@ -171,8 +171,10 @@ class Report(Body):
     accuracy_round: Count | None = Field(None, description="round whose weights have that accuracy")
     metric: Name = Field(ACCURACY, description="name of what the evaluations compute")
     goal: Goal = Field("max", description="whether high or low values are good")
-    logged: Annotated[dict[Name, Value | None], Field(max_length=MOST_NAMES)] = Field(
-        {}, description="means of what the program has logged in the round, by name"
+    logged: Annotated[dict[Name, Value], Field(max_length=MOST_NAMES)] = Field(
+        {},
+        description="means of what the program has logged in the round, by name",
+        json_schema_extra={"propertyNames": TypeAdapter(Name).json_schema()},
     )
 
     @model_validator(mode="after")

@@ -69,9 +69,7 @@ def means_over_time(devices: Sequence[DeviceSummary], name: str) -> Series:
     rounds = sorted(
         (end, float(samples), mean)
         for device in logging
-        for end, samples, mean in zip(
-            round_ends(device), device.num_samples_list, device.logged[name], strict=True
-        )
+        for end, samples, mean in zip(round_ends(device), device.num_samples_list, device.logged[name], strict=True)
         if mean is not None
     )
     size = len(logging) * max(1, -(-len(rounds) // (PERIODS * max(1, len(logging)))))
