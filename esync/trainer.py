@@ -19,6 +19,7 @@ from .gluon.loader_batches import Batch, LoaderBatches
 from .gluon.optimizer_trainer import OptimizerTrainer
 from .gluon.parameter_kinds import check_types, distinct, others_of
 from .gluon.randomness import seed_mxnet
+from .gluon.reduce_on_plateau import ReduceOnPlateau
 from .gluon.replica import Replica, track_running_statistics, weights_of
 from .gluon.trial import undone
 from .runtime import progress
@@ -133,6 +134,7 @@ class Trainer(OptimizerTrainer):
         measures = (world is None or isinstance(world, RealWorld)) and WorkerEnvironment.read().measure
         if measures:  # without end, and without a trace
             self._run, checkpoints, limits = IterationReport(), None, None
+        self._check_plateau()
         if self._run.checkpoints is not None:
             if checkpoints not in (None, self._run.checkpoints):
                 raise ValueError("checkpoints are given to the trainer and to its run: give them to the run only")
@@ -181,6 +183,7 @@ class Trainer(OptimizerTrainer):
         self._run.setup(self)
         self._others = others_of(self._run.network_parameters(), self._params)
         self._follow_optimizer()
+        self._check_plateau()  # of an optimizer that has been replaced
         self.replica = Replica(
             self._params, self._local_step, self._master, lambda: self._scale / self.gradient_scale, self._others
         )
@@ -213,6 +216,7 @@ class Trainer(OptimizerTrainer):
                     own=agreement.own,
                     joined=lambda: self._run.joined(self),
                     rule=self._rule,
+                    scalars=self._scalars,
                 )
             )
         finally:
@@ -480,6 +484,19 @@ class Trainer(OptimizerTrainer):
         return isinstance(error, RunFinished)
 
     # --- helpers ----------------------------------------------------------------------------------
+
+    @property
+    def _plateau(self) -> ReduceOnPlateau | None:
+        scheduler = self._optimizer.lr_scheduler
+        return scheduler if isinstance(scheduler, ReduceOnPlateau) else None
+
+    def _check_plateau(self) -> None:
+        if self._plateau is not None:
+            self._plateau.check(self._run.evaluates)
+
+    def _scalars(self) -> dict[str, float]:
+        """Return what exchanges carry beside the algorithm's own scalars."""
+        return self._plateau.scalars if self._plateau is not None else {}
 
     @property
     def parameters(self) -> list[Any]:

@@ -70,6 +70,7 @@ class IterationReport(TrainerCallback):
     """
 
     takes_phases = True
+    evaluates = "in the run that is planned"  # so that what needs a metric is measured, too
 
     def __init__(self) -> None:
         self._left_out = WARM_UP_ITERATIONS

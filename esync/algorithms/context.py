@@ -4,7 +4,7 @@ Real ones are made by `esync.trainer` and `esync.world`, simulated ones by `esyn
 same object runs on a real cluster and on a modelled one.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -198,6 +198,8 @@ class AlgorithmContext:
             unless it takes the place of one that is gone.
         rule: by which the servers can take the steps of the user's optimizer, where the algorithm
             sends gradients.
+        scalars: returns numbers of the trainer that every exchange carries, by name; all workers get
+            the maximum of each. The names stay the same.
     """
 
     replica: ModelReplica
@@ -210,3 +212,4 @@ class AlgorithmContext:
     own: dict[str, Any] = field(default_factory=dict)
     joined: Callable[[], None] = lambda: None
     rule: RuleChoice = PLAIN_SGD
+    scalars: Callable[[], Mapping[str, float]] = dict

@@ -24,6 +24,7 @@ from .master_weights import MasterWeights
 from .optimizer_checks import check_formats, check_left_out, check_optimizer, check_rates, choose_rule
 from .optimizer_to_rule import WAY_OUT
 from .optimizers import SGD, AdamW
+from .reduce_on_plateau import REDUCTIONS, ReduceOnPlateau
 from .trainer_interface import GluonTrainer
 
 log = logging.getLogger(__name__)
@@ -290,15 +291,22 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
         return Hyper(rate, momentum, optimizer.wd, self._scale, self.gradient_scale)
 
     def _follow_progress(self) -> None:
-        """Pass the progress of all workers to the optimizer's schedule, if it is a CommonLRScheduler."""
-        scheduler = self._optimizer.lr_scheduler
+        """Pass the progress of all workers to the optimizer's schedule, if it follows that."""
+        scheduler, algorithm = self._optimizer.lr_scheduler, self.algorithm
         if isinstance(scheduler, CommonLRScheduler):
-            scheduler.follow(self.algorithm.result, self.dataset_size)
+            scheduler.follow(algorithm.result, self.dataset_size)
+        elif isinstance(scheduler, ReduceOnPlateau):
+            scheduler.follow(algorithm.result)
+            if algorithm.exchanged and algorithm.result is not None and REDUCTIONS not in algorithm.result.scalars:
+                raise ValueError(
+                    f"ReduceOnPlateau does not reach the other workers: algorithm {algorithm.name!r} starts its "
+                    "exchanges without the scalars of its context, which Algorithm._start_exchange adds"
+                )
 
     def _check_schedule(self) -> None:
         """Warn if the schedule will give workers different learning rates."""
         scheduler = self._optimizer.lr_scheduler
-        counts_own_updates = scheduler is not None and not isinstance(scheduler, CommonLRScheduler)
+        counts_own_updates = scheduler is not None and not isinstance(scheduler, CommonLRScheduler | ReduceOnPlateau)
         if counts_own_updates and self.workers > 1 and not self.algorithm.equal_updates:
             log.warning("%s", unequal_rates_warning(scheduler, self.algorithm.name))
 

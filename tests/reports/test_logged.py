@@ -68,7 +68,7 @@ def test_reports_compare_runs_that_log_different_names_or_nothing(tmp_path):
 @pytest.mark.parametrize("logged", [[1.0], {"loss": "0.5"}, {"loss": [0.5]}, 3])
 def test_logged_numbers_that_are_none_are_named(tmp_path, logged):
     path = write_round(tmp_path, 1, esync_round(1, 2.0) | {"logged": logged})
-    with pytest.raises(BadRound, match="logged is .* expected names and numbers"):
+    with pytest.raises(BadRound, match=r"logged is .* expected names and numbers"):
         read_round(path, 1)
     write_round(tmp_path, 1, json.dumps(esync_round(1, 2.0) | {"logged": {"loss": float("inf")}}))
     assert read_round(path, 1).logged == {"loss": None}
