@@ -333,7 +333,7 @@ class Trainer(OptimizerTrainer):
         self.world.recorder.begin_iteration()
         self.world.device.begin_iteration()
 
-    def log(self, **values: Any) -> None:
+    def log(self, /, **values: Any) -> None:
         """Log numbers by name, such as `trainer.log(loss=loss.mean(), learning_rate=trainer.learning_rate)`.
 
         Call it before `step`: the numbers are those of the iteration that `step` ends, and are left

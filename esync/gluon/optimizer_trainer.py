@@ -111,7 +111,11 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
 
     def allreduce_grads(self) -> None:
         """Raise RuntimeError: what is exchanged, and when, is up to the algorithm."""
-        raise RuntimeError("esync.Trainer has no allreduce_grads and no update; call step")
+        raise RuntimeError(
+            "esync.Trainer has no allreduce_grads and no update: call step. To clip this worker's gradients by their "
+            "norm, call mx.gluon.utils.clip_global_norm([p.grad() for p in params if p.grad_req != 'null'], "
+            "bound × batch size) before it"
+        )
 
     def update(self, batch_size: int, ignore_stale_grad: bool = False) -> None:
         """Raise RuntimeError; see `allreduce_grads`."""

@@ -61,9 +61,9 @@ class ReduceOnPlateau(GluonLRScheduler):
         super().__init__(base_lr)
         if not 0 < factor < 1:
             raise ValueError(f"factor={factor!r}: it should be above 0 and below 1")
-        for name, value in (("patience", patience), ("cooldown", cooldown)):
-            if not isinstance(value, int) or value < 0:
-                raise ValueError(f"{name}={value!r}: it should be a number of evaluations, 0 or more")
+        for name, count in (("patience", patience), ("cooldown", cooldown)):
+            if not isinstance(count, int) or count < 0:
+                raise ValueError(f"{name}={count!r}: it should be a number of evaluations, 0 or more")
         for name, value in (("threshold", threshold), ("min_lr", min_lr)):
             if not 0 <= value < math.inf:
                 raise ValueError(f"{name}={value!r}: it should be 0 or more")
