@@ -353,7 +353,7 @@ class Trainer(OptimizerTrainer):
         for name, value in values.items():
             check_name(name, self._logged_names, [self._run.evaluates])
             self._logged_names.add(name)
-            if isinstance(value, mx.nd.NDArray) and value.size == 1:
+            if isinstance(value, mx.nd.NDArray) and value.stype == "default" and value.size == 1:
                 with mx.util.np_shape(True):  # without which NumPy's arrays of shape () cannot be copied
                     value = value.detach().copy()  # the program may change it in place before it is read
             else:
@@ -511,7 +511,7 @@ def _number(name: str, value: Any) -> float:
     except (TypeError, ValueError):
         array = np.empty(0)
     if array.size != 1 or array.dtype.kind not in "biuf":
-        shown = f"an array of shape {value.shape}" if hasattr(value, "shape") else f"{value!r:.60}"
+        shown = f"an array of {value.dtype}, {value.shape}" if hasattr(value, "shape") else f"{value!r:.60}"
         raise LoggedValueError(
             f"trainer.log: {name} is {shown}, but should be one number: a Python number, or a NumPy or MXNet array "
             "of one element, such as the loss's mean()"

@@ -59,7 +59,7 @@ class PhaseTimer:
         self._iterations: deque[dict[str, float]] = deque([{}])
         self._times: deque[float] = deque()
         self.samples = 0
-        self._logged: dict[str, tuple[float, int]] = {}  # name → sum and number of the values
+        self._logged: dict[str, tuple[float, int]] = {}  # name → mean and number of the values
         self._begun = now()
 
     def keep_newest(self, iterations: int) -> None:
@@ -117,8 +117,8 @@ class PhaseTimer:
 
     def log(self, name: str, value: float) -> None:
         """Count a number to its mean over the round."""
-        total, count = self._logged.get(name, (0.0, 0))
-        self._logged[name] = total + value, count + 1
+        mean, count = self._logged.get(name, (0.0, 0))
+        self._logged[name] = mean + (value - mean) / (count + 1), count + 1  # exact where all values are equal
 
     def take(self) -> dict[str, Any]:
         """Return the round's entries of the log files, and reset.
@@ -134,8 +134,7 @@ class PhaseTimer:
         if self._times:
             record[ITERATION_TIMES] = [round(seconds, 6) for seconds in self._times]
         if self._logged:
-            means = {name: total / count for name, (total, count) in self._logged.items()}
-            record[LOGGED] = {name: finite(mean) for name, mean in means.items()}
+            record[LOGGED] = {name: finite(mean) for name, (mean, _) in self._logged.items()}
         self._logged = {}
         self._iterations, self._times, self.samples = deque([{}], self._most), deque(maxlen=self._most), 0
         return record
