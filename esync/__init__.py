@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .exchange.protocol.round_state import Limits
     from .gluon.common_lr_scheduler import CommonLRScheduler
     from .gluon.randomness import reseed
+    from .gluon.reduce_on_plateau import ReduceOnPlateau
     from .gluon.shard import shard
     from .reports.comparison import compare
     from .runtime.mxnet_device import context
@@ -42,6 +43,7 @@ __all__ = [
     "CommonLRScheduler",
     "EstimatorHandler",
     "Limits",
+    "ReduceOnPlateau",
     "Run",
     "Trainer",
     "TrainerCallback",
@@ -63,6 +65,7 @@ _MODULES = {
     "CommonLRScheduler": "gluon.common_lr_scheduler",
     "EstimatorHandler": "training.estimator_handler",
     "Limits": "exchange.protocol.round_state",
+    "ReduceOnPlateau": "gluon.reduce_on_plateau",
     "Run": "training.run",
     "Trainer": "trainer",
     "TrainerCallback": "trainer_callbacks",

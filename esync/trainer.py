@@ -19,11 +19,13 @@ from .gluon.loader_batches import Batch, LoaderBatches
 from .gluon.optimizer_trainer import OptimizerTrainer
 from .gluon.parameter_kinds import check_types, distinct, others_of
 from .gluon.randomness import seed_mxnet
+from .gluon.reduce_on_plateau import ReduceOnPlateau
 from .gluon.replica import Replica, track_running_statistics, weights_of
 from .gluon.trial import undone
 from .runtime import progress
 from .runtime.errors import enumeration
 from .runtime.exit_hooks import RunFinished
+from .runtime.logged_values import LoggedValueError, check_name
 from .runtime.mxnet_import import mx
 from .runtime.worker_environment import WorkerEnvironment, claim_worker, is_alone
 from .trainer_agreement import Agreement
@@ -133,6 +135,7 @@ class Trainer(SeveralOptimizers):
         measures = (world is None or isinstance(world, RealWorld)) and WorkerEnvironment.read().measure
         if measures:  # without end, and without a trace
             self._run, checkpoints, limits = IterationReport(), None, None
+        self._check_plateau()
         if self._run.checkpoints is not None:
             if checkpoints not in (None, self._run.checkpoints):
                 raise ValueError("checkpoints are given to the trainer and to its run: give them to the run only")
@@ -157,6 +160,10 @@ class Trainer(SeveralOptimizers):
         self.ends_run = False
         self._end = TrainerEnd(self, self._run, checkpoints, lambda: self._started)
         self.steps = 0
+        self._logged: list[
+            tuple[str, Any]
+        ] = []  # since the last step: names and numbers, of which some are computed yet
+        self._logged_names: set[str] = set()
         self._on_trial = False
         self._follow_progress()
 
@@ -178,6 +185,7 @@ class Trainer(SeveralOptimizers):
         self._others = others_of(self._run.network_parameters(), self.trained_parameters)
         for optimizer in self.optimizers:
             optimizer._follow_optimizer()
+        self._check_plateau()  # of an optimizer that has been replaced
         self.replica = Replica(
             self.trained_parameters,
             self._local_step,
@@ -215,6 +223,7 @@ class Trainer(SeveralOptimizers):
                     joined=lambda: self._run.joined(self),
                     rule=self._rule,
                     optimizers=[optimizer.part for optimizer in self.optimizers],
+                    scalars=self._scalars,
                 )
             )
         finally:
@@ -318,6 +327,7 @@ class Trainer(SeveralOptimizers):
             stale = not np.array_equal(before, weights_of(self.trained_parameters, self._master))
         if stale or self.finished:  # a resumed run may have nothing left to do
             self.algorithm.abandoned = True
+            self._logged.clear()
             return
         gradients = self.algorithm.sends == "gradients"
         if further is None or gradients:
@@ -343,11 +353,42 @@ class Trainer(SeveralOptimizers):
             return
         if not self.abandoned:
             self.world.recorder.samples += count
+            for name, value in self._logged:
+                self.world.recorder.log(name, _number(name, value))
+        self._logged.clear()
         if self.finished:
             self.replica.keep_final_statistics()
         self._run.batch_end(self)
         self.world.recorder.begin_iteration()
         self.world.device.begin_iteration()
+
+    def log(self, /, **values: Any) -> None:
+        """Log numbers by name, such as `trainer.log(loss=loss.mean(), learning_rate=trainer.learning_rate)`.
+
+        Call it before `step`: the numbers are those of the iteration that `step` ends, and are left
+        out with a batch whose gradients it leaves unused. The logs of each round (`esync.Run`) have
+        the mean over all calls of the round, on each worker; so do summaries, `report.html`, the
+        dashboard and TensorBoard.
+
+        Args:
+            values: numbers, or NumPy or MXNet arrays of one element. MXNet's are read at the end of
+                the step, so that nothing waits for them here. A mean that is NaN or infinite shows as
+                missing.
+
+        Raises:
+            LoggedValueError: a value is no single number; or a name is the metric's, or that of
+                another value in the logs, or the 33rd.
+        """
+        for name, value in values.items():
+            check_name(name, self._logged_names, [self._run.evaluates])
+            self._logged_names.add(name)
+            if isinstance(value, mx.nd.NDArray) and value.stype == "default" and value.size == 1:
+                with mx.util.np_shape(True):  # without which NumPy's arrays of shape () cannot be copied
+                    value = value.detach().copy()  # the program may change it in place before it is read
+            else:
+                value = _number(name, value)
+            if not self._on_trial:
+                self._logged.append((name, value))
 
     def batches(self, loader: Iterable[Batch], begin_epoch: Callable[[int], None] | None = None) -> Iterator[Batch]:
         """Return an iterator over a loader's batches, epoch after epoch, until the run is over.
@@ -475,6 +516,34 @@ class Trainer(SeveralOptimizers):
     # --- helpers ----------------------------------------------------------------------------------
 
     @property
+    def _plateau(self) -> ReduceOnPlateau | None:
+        scheduler = self._optimizer.lr_scheduler
+        return scheduler if isinstance(scheduler, ReduceOnPlateau) else None
+
+    def _check_plateau(self) -> None:
+        if self._plateau is not None:
+            self._plateau.check(self._run.evaluates)
+
+    def _scalars(self) -> dict[str, float]:
+        """Return what exchanges carry beside the algorithm's own scalars."""
+        return self._plateau.scalars if self._plateau is not None else {}
+
+    @property
     def parameters(self) -> list[Any]:
         """The parameters that are exchanged: those of all optimizers, and what else the run's network has."""
         return [*self.trained_parameters, *self._others]
+
+
+def _number(name: str, value: Any) -> float:
+    """Return a value that a program logs as a number, or refuse it by its name."""
+    try:
+        array = value.asnumpy() if isinstance(value, mx.nd.NDArray) else np.asarray(value)
+    except (TypeError, ValueError):
+        array = np.empty(0)
+    if array.size != 1 or array.dtype.kind not in "biuf":
+        shown = f"an array of {value.dtype}, {value.shape}" if hasattr(value, "shape") else f"{value!r:.60}"
+        raise LoggedValueError(
+            f"trainer.log: {name} is {shown}, but should be one number: a Python number, or a NumPy or MXNet array "
+            "of one element, such as the loss's mean()"
+        )
+    return float(array.reshape(()))

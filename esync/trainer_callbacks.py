@@ -28,10 +28,12 @@ class TrainerCallback:
         checkpoints: the checkpoints of the run; None leaves them to the trainer.
         takes_phases: whether it calls `trainer.world.recorder.take()` after every round; else the
             trainer keeps the phases of the newest iterations only.
+        evaluates: name of the metric that rank 0 evaluates; "": none is.
     """
 
     checkpoints: Checkpoints | None = None
     takes_phases = False
+    evaluates = ""
 
     def network_parameters(self) -> list[Any]:
         """Return the parameters of the network that is recorded; none where it is not known."""
@@ -68,6 +70,7 @@ class IterationReport(TrainerCallback):
     """
 
     takes_phases = True
+    evaluates = "in the run that is planned"  # so that what needs a metric is measured, too
 
     def __init__(self) -> None:
         self._left_out = WARM_UP_ITERATIONS

@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from .. import config
-from ..exchange import STATISTICS, WEIGHTS, Exchange, Result, Source, Specification
+from ..exchange import STATISTICS, WEIGHTS, Exchange, ModelSink, Payload, Result, Source, Specification
 from ..exchange.codecs.quantization import NONE
 from ..exchange.protocol.round_state import Limits
+from ..runtime.futures import Handle
 from ..runtime.phase_timer import COMPUTE, GLOBAL_AGGREGATE, GLOBAL_UPDATE, LOCAL_UPDATE
 from .context import AlgorithmContext, OptimizerPart
 from .model_view import ModelView
@@ -502,7 +503,12 @@ class Algorithm(ABC):
     def _join(self, specification: Specification) -> Exchange:
         """Connect to the other workers."""
         context, replica = self.context, self.replica
-        specification = replace(specification, own=context.own, vectors={**specification.vectors, **self.vectors})
+        specification = replace(
+            specification,
+            own=context.own,
+            vectors={**specification.vectors, **self.vectors},
+            scalars={**specification.scalars, **dict.fromkeys(context.scalars(), "maximum")},
+        )
         if self.compression != NONE:
             tensors = list(replica.weights.sizes)
             specification = replace(specification, compression=self.compression, tensors=tensors)
@@ -516,6 +522,13 @@ class Algorithm(ABC):
             exchange.resume(state)
         context.joined()
         return exchange
+
+    def _start_exchange(self, payload: Payload, model: ModelSink) -> Handle[Result]:
+        """Start an exchange, with the trainer's scalars; see `Exchange.start`."""
+        assert self.exchange is not None
+        if scalars := self.context.scalars():
+            payload = replace(payload, scalars={**payload.scalars, **scalars})
+        return self.exchange.start(payload, model)
 
     def _limits(self, exchange: Exchange) -> Limits:
         """Return the limits of the run, after the number of workers is known."""

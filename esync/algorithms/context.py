@@ -222,6 +222,8 @@ class AlgorithmContext:
         rule: by which the servers can take the steps of the user's optimizer, where the algorithm
             sends gradients.
         optimizers: the trainer's own optimizer, and further ones.
+        scalars: returns numbers of the trainer that every exchange carries, by name; all workers get
+            the maximum of each. The names stay the same.
     """
 
     replica: ModelReplica
@@ -235,3 +237,4 @@ class AlgorithmContext:
     joined: Callable[[], None] = lambda: None
     rule: RuleChoice = PLAIN_SGD
     optimizers: Sequence[OptimizerPart] = ()
+    scalars: Callable[[], Mapping[str, float]] = dict

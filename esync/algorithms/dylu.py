@@ -78,7 +78,7 @@ class DyLU(Algorithm):
                 scalars=self._interval.scalars() if self._interval is not None else {},
                 **self._with_statistics({WEIGHTS: replica.update()}),
             )
-            result = self.exchange.start(payload, replica).wait()
+            result = self._start_exchange(payload, replica).wait()
             replica.close()
         self._count(result)
         if self._interval is not None:

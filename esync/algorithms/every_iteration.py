@@ -69,7 +69,7 @@ class EveryIteration(Algorithm):
             if self.synchronous:
                 payload = replace(payload, scalars={**payload.scalars, **scalars_of(assignment)})
             try:
-                result = self.exchange.start(payload, replica).wait()
+                result = self._start_exchange(payload, replica).wait()
             except JobAbortedError as error:
                 if assignment is None:
                     raise

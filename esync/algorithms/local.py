@@ -73,4 +73,5 @@ class Local(Algorithm):
             elapsed=state.elapsed,
             exchanged_at=state.exchanged_at,
             needed=state.needed,
+            scalars=self.context.scalars(),
         )

@@ -260,7 +260,7 @@ class ModelAveraging(Algorithm):
             vectors = {WEIGHTS: replica.update(), STATISTICS: replica.statistics, **self._contributions()}
             payload = self._payload(vectors)
             merge = replica.begin_overlap() if self._run_ahead else None
-            exchange = self.exchange.start(payload, replica if merge is None else merge)
+            exchange = self._start_exchange(payload, replica if merge is None else merge)
             result = exchange.wait() if merge is None else None
             replica.close()
         self._samples, self._iterations = 0, 0

@@ -110,7 +110,7 @@ class SparseAsync(Algorithm):
             step = self._compress(hyper, batch_size)
             rate = hyper.learning_rate
             payload = Payload(samples=batch_size, learning_rate=rate, step=step, **self._with_statistics({}))
-            result = self.exchange.start(payload, replica).wait()
+            result = self._start_exchange(payload, replica).wait()
             replica.close()
         self.local_iterations = 1
         self._sent += 1

@@ -177,7 +177,7 @@ class TieredESync(ESync):
             replica.open()
             payload = Payload({}, 0, self.options.global_lr, wanted={WEIGHTS, STATISTICS}, control=Control(Use.DISCARD))
             merge = replica.begin_overlap() if self._run_ahead else None
-            result = self.exchange.start(payload, replica if merge is None else merge).wait()
+            result = self._start_exchange(payload, replica if merge is None else merge).wait()
             replica.close()
         self._resting = False
         self._probes = 0

@@ -102,7 +102,7 @@ class OptimizerState:
         updater.states = decode(saved["states"], arrays, context)
         updater.states_synced = dict.fromkeys(updater.states, True)
         for owner, holder in self._owners().items():
-            for name, value in saved["now"].get(owner, {}).items():
+            for name, value in saved["now"].get(owner, {}).items() if holder is not None else ():
                 if saved["initial"][owner].get(name) == self.initial[owner].get(name):
                     setattr(holder, name, decode(value, arrays, context))
 

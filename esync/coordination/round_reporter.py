@@ -10,12 +10,13 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from .. import config
+from ..runtime.logged_values import weighted_mean
 from ..runtime.metric import TEST_ACCURACY, Metric
-from ..runtime.phase_timer import COMPUTE, GET_BATCH, GLOBAL_AGGREGATE, GLOBAL_UPDATE, LOCAL_UPDATE
+from ..runtime.phase_timer import COMPUTE, GET_BATCH, GLOBAL_AGGREGATE, GLOBAL_UPDATE, LOCAL_UPDATE, LOGGED
 from .http_client import HTTPClient
 
 log = logging.getLogger(__name__)
@@ -52,6 +53,7 @@ class RoundReport:
     accuracy_round: int | None = None
     metric: Metric = TEST_ACCURACY
     run_round: int | None = None
+    logged: Mapping[str, float | None] = field(default_factory=dict)
 
     def body(self) -> dict[str, Any]:
         """Return the body of the call."""
@@ -62,7 +64,11 @@ class RoundReport:
     def __add__(self, later: "RoundReport") -> "RoundReport":
         """Return both together, under the number of the later round."""
         sums = ("local_iterations", "samples", "seconds", "compute", "wait", "exchange", "bytes_sent", "bytes_received")
-        return replace(later, **{name: getattr(self, name) + getattr(later, name) for name in sums})
+        logged = {
+            name: weighted_mean((part.logged.get(name), max(1, part.samples)) for part in (self, later))
+            for name in {**self.logged, **later.logged}
+        }
+        return replace(later, logged=logged, **{name: getattr(self, name) + getattr(later, name) for name in sums})
 
 
 def shares(phases: Mapping[str, Mapping[str, float]], wait: float) -> dict[str, float]:
@@ -149,6 +155,7 @@ class RoundReporter:
             accuracy_round=accuracy_round,
             metric=self._metric,
             run_round=entry.get("round"),
+            logged={name: mean for name, mean in entry.get(LOGGED, {}).items() if mean is not None},
         )
         with self._wake:
             self._next = report if self._next is None or self._again else self._next + report

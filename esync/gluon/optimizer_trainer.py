@@ -26,6 +26,7 @@ from .optimizer_checks import check_formats, check_left_out, check_optimizer, ch
 from .optimizer_to_rule import WAY_OUT
 from .optimizers import SGD, AdamW
 from .parameter_kinds import trained
+from .reduce_on_plateau import REDUCTIONS, ReduceOnPlateau
 from .trainer_interface import GluonTrainer
 
 log = logging.getLogger(__name__)
@@ -116,7 +117,11 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
 
     def allreduce_grads(self) -> None:
         """Raise RuntimeError: what is exchanged, and when, is up to the algorithm."""
-        raise RuntimeError("esync.Trainer has no allreduce_grads and no update; call step")
+        raise RuntimeError(
+            "esync.Trainer has no allreduce_grads and no update: call step. To clip this worker's gradients by their "
+            "norm, call mx.gluon.utils.clip_global_norm([p.grad() for p in params if p.grad_req != 'null'], "
+            "bound × batch size) before it"
+        )
 
     def update(self, batch_size: int, ignore_stale_grad: bool = False) -> None:
         """Raise RuntimeError; see `allreduce_grads`."""
@@ -351,15 +356,22 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
         return Hyper(rate, momentum, optimizer.wd, self._scale, self.gradient_scale)
 
     def _follow_progress(self) -> None:
-        """Pass the progress of all workers to the optimizer's schedule, if it is a CommonLRScheduler."""
-        scheduler = self._optimizer.lr_scheduler
+        """Pass the progress of all workers to the optimizer's schedule, if it follows that."""
+        scheduler, algorithm = self._optimizer.lr_scheduler, self.algorithm
         if isinstance(scheduler, CommonLRScheduler):
-            scheduler.follow(self.algorithm.result, self.dataset_size)
+            scheduler.follow(algorithm.result, self.dataset_size)
+        elif isinstance(scheduler, ReduceOnPlateau):
+            scheduler.follow(algorithm.result)
+            if algorithm.exchanged and algorithm.result is not None and REDUCTIONS not in algorithm.result.scalars:
+                raise ValueError(
+                    f"ReduceOnPlateau does not reach the other workers: algorithm {algorithm.name!r} starts its "
+                    "exchanges without the scalars of its context, which Algorithm._start_exchange adds"
+                )
 
     def _check_schedule(self) -> None:
         """Warn if the schedule will give workers different learning rates."""
         scheduler = self._optimizer.lr_scheduler
-        counts_own_updates = scheduler is not None and not isinstance(scheduler, CommonLRScheduler)
+        counts_own_updates = scheduler is not None and not isinstance(scheduler, CommonLRScheduler | ReduceOnPlateau)
         if counts_own_updates and self.workers > 1 and not self.algorithm.equal_updates:
             log.warning("%s", unequal_rates_warning(scheduler, self.algorithm.name))
 

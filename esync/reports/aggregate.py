@@ -209,6 +209,7 @@ def _check_device(report: ModeReport, folder: DeviceFolder, device: DeviceSummar
 def device_summary(rounds: list[LoggedRound], info: RunInfo | None) -> DeviceSummary:
     """Return the columns of one device, from its rounds in ascending order and its run.json."""
     metric = info.metric if info else TEST_ACCURACY
+    logged = {name: None for r in rounds for name in r.logged}  # in the order of the log
     evaluated = [(r.number, r.accuracy, r.accuracy_time, r.total_time) for r in rounds if r.accuracy is not None]
     return DeviceSummary(
         accuracy_list=[round(value, 3) if metric.is_accuracy else value for _, value, _, _ in evaluated],
@@ -227,6 +228,7 @@ def device_summary(rounds: list[LoggedRound], info: RunInfo | None) -> DeviceSum
         wait_list=_where_any(r.wait for r in rounds),
         transfer_list=_where_any(r.transfer for r in rounds),
         total_time_list=[round(r.total_time, 3) for r in rounds],
+        logged={name: [r.logged.get(name) for r in rounds] for name in logged},
         total_time=rounds[-1].total_time,
         iterations=sum(r.iterations for r in rounds),
         overruns=sum(r.overruns or 0 for r in rounds),

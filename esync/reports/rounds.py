@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ..runtime.metric import TEST_ACCURACY, Metric
-from ..runtime.phase_timer import COMPUTE, GLOBAL_AGGREGATE, GLOBAL_UPDATE, LOCAL_UPDATE
+from ..runtime.metric import TEST_ACCURACY, Metric, finite
+from ..runtime.phase_timer import COMPUTE, GLOBAL_AGGREGATE, GLOBAL_UPDATE, LOCAL_UPDATE, LOGGED
 from .metrics import MAX_NUMBER
 
 Category = Literal["missing", "empty", "truncated", "foreign"]
@@ -56,6 +56,7 @@ class LoggedRound:
         transfer: the rest of the exchange.
         overruns: number of padded iterations that took longer than their step time.
         run_round: asynchronous modes: rounds of the run by then, commits ÷ workers.
+        logged: means of what the program has logged, by name; None for one that was not finite.
     """
 
     number: int
@@ -72,6 +73,7 @@ class LoggedRound:
     wait: float | None
     transfer: float | None
     overruns: int | None
+    logged: dict[str, float | None]
     run_round: int | None = None
 
 
@@ -146,6 +148,7 @@ def _check(log: dict[str, Any], number: int, metric: Metric) -> LoggedRound:
         transfer=_number("transfer", log.get("transfer")),
         overruns=_count("step_time_overrun", log),
         run_round=_count("round", log),
+        logged=_logged(log.get(LOGGED, {})),
     )
 
 
@@ -156,6 +159,13 @@ def _evaluated(metric: Metric, value: object) -> float | None:
     if not isinstance(value, int | float) or (metric.is_accuracy and not metric.possible(value)):
         raise BadRound("foreign", f"{metric.name} is {value!r:.40}, expected {metric.expected()}")
     return value if metric.possible(value) else None
+
+
+def _logged(means: object) -> dict[str, float | None]:
+    """Return the means of what the program has logged, checked."""
+    if not isinstance(means, dict) or not all(mean is None or isinstance(mean, int | float) for mean in means.values()):
+        raise BadRound("foreign", f"{LOGGED} is {means!r:.40}, expected names and numbers")
+    return {name: None if mean is None else finite(mean) for name, mean in means.items()}
 
 
 def _number(name: str, value: object) -> float | None:

@@ -83,6 +83,8 @@ class DeviceSummary(BaseModel):
     wait_list: list[Amount | None] = []  # from this device's commit to the last one's
     transfer_list: list[Amount | None] = []  # the rest of the exchange
     total_time_list: list[Amount] = []  # ends of the rounds, not rounded
+    # what the program has logged: name → mean of each round; None: not logged in that round, or not finite
+    logged: dict[str, list[float | None]] = {}
     total_time: Amount = 0.0  # of the last round, not rounded
     iterations: Count = 0  # gradients computed
     overruns: Count = 0  # padded iterations whose real work took longer than the speed that they stand for
@@ -126,6 +128,9 @@ class DeviceSummary(BaseModel):
         ):
             if getattr(self, name):
                 self._require_length(name, rounds)
+        for name, means in self.logged.items():
+            if len(means) != rounds:
+                raise ValueError(f"logged {name} has {len(means)} values where {rounds} are expected")
         for name in ("accuracy_time_list", "accuracy_exact_list"):
             self._require_length(name, len(self.accuracy_rounds))
         return self

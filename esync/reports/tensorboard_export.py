@@ -1,7 +1,6 @@
 """Write event files for TensorBoard from the logs of finished runs.
 
-They are in {network}/{mode}/{host}/{device}, like those of a run with `--tensorboard`, but without
-losses, which are not in the logs.
+They are in {network}/{mode}/{host}/{device}, like those of a run with `--tensorboard`.
 """
 
 import re
@@ -54,6 +53,7 @@ def _export_device(device: DeviceSummary, folder: Path) -> None:
             transfer=_at(device.transfer_list, index),
             bytes_sent=None if device.bytes_estimated else _at(device.bytes_sent_list, index),
             bytes_received=_at(device.bytes_received_list, index),
+            logged={name: means[index] for name, means in device.logged.items()},
         )
         events.write(number, started + end, scalars)
     evaluations = zip(device.accuracy_rounds, device.accuracy_time_list, device.accuracy_exact_list, strict=True)

@@ -15,9 +15,9 @@ ACCURACY = "accuracy"
 #: Largest absolute value of a metric: a larger one counts as infinite, so that axes are finite.
 LARGEST = 1e100
 #: Names of a round's other values in its log file.
-_TAKEN = (
+TAKEN = (
     "num_iters", "time", "num_samples", "iteration_times", "step_time_overrun", "total_time", "accuracy_time",
-    "bytes_sent", "bytes_received", "wait", "transfer",
+    "bytes_sent", "bytes_received", "wait", "transfer", "logged",
 )  # fmt: skip
 
 
@@ -43,7 +43,7 @@ class Metric:
             raise ValueError(f"{description}: expected a name of up to {LABEL_LENGTH} printable characters in one line")
         if self.goal not in get_args(Goal):
             raise ValueError(f'{description}: expected "max" if high values are good, or "min" if low ones are')
-        if self.name in _TAKEN:
+        if self.name in TAKEN:
             raise ValueError(f"{description}: each round's log has another value of that name; choose another one")
         if self.is_accuracy and self.goal != "max":
             raise ValueError(f'{description}: accuracy is a share that should be high ("max"); choose another name')
@@ -82,6 +82,11 @@ class Metric:
     def text(self, value: float, digits: int = 3) -> str:
         """Format a value: an accuracy with `digits` decimals, others with as many significant digits."""
         return f"{value:.{digits}f}" if self.is_accuracy else f"{value:.{digits + 1}g}"
+
+
+def finite(value: float) -> float | None:
+    """Return the value, or None if it is not finite, or so large that it counts as infinite."""
+    return value if -LARGEST <= value <= LARGEST else None
 
 
 #: The default metric.

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from .metric import finite
+
 CHECK_READY = "check ready"
 GET_BATCH = "get_batch"
 COMPUTE = "forward and backward"
@@ -14,6 +16,8 @@ GLOBAL_AGGREGATE = "global aggregate"  # the modes that exchange every iteration
 
 #: Field of a round file with the seconds that the device needed for each iteration.
 ITERATION_TIMES = "iteration_times"
+#: Field of a round file with the means of what the program has logged, by name.
+LOGGED = "logged"
 
 
 def iteration_times(entry: Mapping[str, Any]) -> list[float]:
@@ -47,7 +51,6 @@ class PhaseTimer:
 
     Attributes:
         samples: number of samples in the current round.
-        loss: mean loss of the last batch; None if it is not computed.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -56,7 +59,7 @@ class PhaseTimer:
         self._iterations: deque[dict[str, float]] = deque([{}])
         self._times: deque[float] = deque()
         self.samples = 0
-        self.loss: float | None = None
+        self._logged: dict[str, tuple[float, int]] = {}  # name → mean and number of the values
         self._begun = now()
 
     def keep_newest(self, iterations: int) -> None:
@@ -116,10 +119,16 @@ class PhaseTimer:
         """Record that the device has finished an iteration of `seconds` seconds."""
         self._times.append(seconds)
 
-    def take(self) -> dict[str, Any]:
-        """Return the round's `time`, `num_samples` and `iteration_times` as in the log files, and reset.
+    def log(self, name: str, value: float) -> None:
+        """Count a number to its mean over the round."""
+        mean, count = self._logged.get(name, (0.0, 0))
+        self._logged[name] = mean + (value - mean) / (count + 1), count + 1  # exact where all values are equal
 
-        A round without a finished iteration has no `iteration_times`.
+    def take(self) -> dict[str, Any]:
+        """Return the round's entries of the log files, and reset.
+
+        These are `time`, `num_samples`, `iteration_times` unless no iteration has ended, and `logged` if
+        anything was logged, with None for a mean that is not finite.
         """
         entries = {
             str(number): {name: round(seconds, 6) for name, seconds in phases.items()}
@@ -128,5 +137,8 @@ class PhaseTimer:
         record: dict[str, Any] = {"time": entries, "num_samples": self.samples}
         if self._times:
             record[ITERATION_TIMES] = [round(seconds, 6) for seconds in self._times]
+        if self._logged:
+            record[LOGGED] = {name: finite(mean) for name, (mean, _) in self._logged.items()}
+        self._logged = {}
         self._iterations, self._times, self.samples = deque([{}], self._most), deque(maxlen=self._most), 0
         return record

@@ -11,6 +11,11 @@ from typing import Any
 from .errors import ExpectedError
 from .files import make_earlier_folder
 
+#: Tags of a round's scalars, beside those that the program logs.
+ROUND_TAGS = (
+    "samples_per_second", "local_iterations", "wait_seconds", "transfer_seconds", "bytes_sent", "bytes_received",
+)  # fmt: skip
+
 #: Part of the names of event files, by which TensorBoard finds them.
 EVENT_FILE = "tfevents"
 
@@ -42,7 +47,7 @@ def round_scalars(
     transfer: float | None,
     bytes_sent: float | None,
     bytes_received: float | None,
-    loss: float | None = None,
+    logged: Mapping[str, float | None],
 ) -> dict[str, float | None]:
     """Return the scalars of a round by their tags; unknown ones are None.
 
@@ -54,17 +59,11 @@ def round_scalars(
         transfer: seconds of the rest of its exchange.
         bytes_sent: bytes sent in the round.
         bytes_received: bytes received in the round.
-        loss: mean loss of the last batch.
+        logged: means of what the program has logged (`esync.Trainer.log`), by name.
     """
-    return {
-        "samples_per_second": samples / seconds if seconds > 0 else None,
-        "local_iterations": local_iterations,
-        "wait_seconds": wait,
-        "transfer_seconds": transfer,
-        "bytes_sent": bytes_sent,
-        "bytes_received": bytes_received,
-        "loss": loss,
-    }
+    rate = samples / seconds if seconds > 0 else None
+    values = (rate, local_iterations, wait, transfer, bytes_sent, bytes_received)
+    return {**dict(zip(ROUND_TAGS, values, strict=True)), **logged}
 
 
 class EventFile:

@@ -61,6 +61,9 @@ class NoRecorder(PhaseTimer):
     def next_iteration(self) -> None:
         """Do nothing: iterations are not recorded."""
 
+    def log(self, name: str, value: float) -> None:
+        """Discard a logged number."""
+
     def take(self) -> dict[str, Any]:
         """Return an empty record, and reset the count of samples."""
         self.samples = 0

@@ -5,31 +5,52 @@ from collections import defaultdict
 from typing import Any
 
 from django.db.models import F, FloatField, Max, Min, Sum
-from django.db.models.functions import Cast, Floor
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Cast, Floor, Greatest
 
 from .. import config
+from ..runtime.logged_values import MOST_NAMES
 from .models import Round, Run
 
 _RATES = ("samples", "bytes_sent", "bytes_received")
 
 
 def curves(run: int, points: int) -> dict[str, Any]:
-    """Return throughput, traffic and the metric over time, in seconds since the run began.
+    """Return throughput, traffic, the metric, and what the program has logged, over time.
+
+    Times are in seconds since the run began.
 
     Args:
         run: the run's primary key.
         points: largest number of points in each curve.
     """
-    about = Run.objects.values("started", "metric", "goal").get(pk=run)
-    began = about["started"]
+    about = Run.objects.values("started", "metric", "goal", "logged").get(pk=run)
+    began, names = about["started"], about["logged"][:MOST_NAMES]
     rounds = Round.objects.filter(run=run)
     extent = rounds.aggregate(last=Max("finished"), longest=Max("seconds"), workers=Max("rank"))
     if extent["last"] is None:
-        return {**about, "at": [], **{name: [] for name in _RATES}, "accuracy": []}
+        return {**about, "at": [], **{name: [] for name in _RATES}, "accuracy": [], "logged": {}}
     most = max(2, min(points, config.CURVE_CELLS // (extent["workers"] + 1)))
     duration = extent["last"] - began
     width = max(duration / most, min(extent["longest"] / 2, duration), 1e-3) * (1 + 1e-9)  # includes the last round
-    return {**about, **_rates(rounds, began, width), "accuracy": _accuracy(rounds, began, points)}
+    logged = {name: _logged(rounds, name, began, width) for name in names}
+    return {**about, **_rates(rounds, began, width), "accuracy": _accuracy(rounds, began, points), "logged": logged}
+
+
+def _logged(rounds: Any, name: str, began: float, width: float) -> list[dict[str, float]]:
+    """Return the means of a logged number over all workers, weighted by the samples of their rounds."""
+    weight = Greatest(F("samples"), 1, output_field=FloatField())
+    means = (
+        rounds.annotate(
+            value=Cast(KeyTextTransform(name, "logged"), FloatField()),
+            bin=Floor(Cast((F("finished") - began) / width, FloatField())),
+        )
+        .exclude(value=None)
+        .values("bin")
+        .annotate(mean=Sum(F("value") * weight) / Sum(weight), end=Max("finished"))
+        .order_by("bin")
+    )
+    return [{"at": round(row["end"] - began, 3), "value": row["mean"]} for row in means]
 
 
 def _rates(rounds: Any, began: float, width: float) -> dict[str, list[float]]:

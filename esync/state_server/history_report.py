@@ -118,6 +118,7 @@ def _device(
         wait_list=[entry["wait"] for entry in rounds],
         transfer_list=[entry["exchange"] for entry in rounds],
         total_time_list=ends,
+        logged={name: [entry["logged"].get(name) for entry in rounds] for name in row.logged},
         total_time=max(ends),
         iterations=sum(entry["local_iterations"] for entry in rounds),
         run=info,

@@ -52,6 +52,7 @@ def _write(items: Sequence[HistoryEntry]) -> None:
     rounds: dict[tuple[int, int, int], Round] = {}
     events: list[Event] = []
     metrics: dict[int, dict[str, str]] = {}
+    logged: dict[int, dict[str, None]] = {}  # the names of each run, in their order
     for item in items:
         run = runs[item.info.key]
         if item.kind == "report":
@@ -60,6 +61,7 @@ def _write(items: Sequence[HistoryEntry]) -> None:
             rounds[run, fields["rank"], fields["round"]] = Round(run_id=run, **fields)
             if metric["metric"] != ACCURACY:
                 metrics[run] = metric
+            logged.setdefault(run, {}).update(dict.fromkeys(fields["logged"]))
         elif item.kind == "event":
             events.append(Event(run_id=run, **item.fields))
         else:
@@ -73,6 +75,10 @@ def _write(items: Sequence[HistoryEntry]) -> None:
     Event.objects.bulk_create(events)
     for run, metric in metrics.items():
         Run.objects.filter(pk=run).exclude(**metric).update(**metric)
+    for row in Run.objects.filter(pk__in=[run for run, names in logged.items() if names]).only("logged"):
+        if new := [name for name in logged[row.pk] if name not in row.logged]:
+            row.logged += new
+            row.save(update_fields=["logged"])
 
 
 def _runs(infos: dict[str, RunRecord]) -> dict[str, int]:

@@ -23,6 +23,7 @@ class Run(models.Model):
     slowest_iterations = models.IntegerField()
     metric = models.CharField(max_length=60, default="accuracy")  # the metric of the field accuracy of its rounds
     goal = models.CharField(max_length=3, default="max")  # or min
+    logged = models.JSONField(default=list)  # names in the field logged of its rounds
 
 
 class Round(models.Model):
@@ -45,6 +46,7 @@ class Round(models.Model):
     accuracy = models.FloatField(null=True)
     accuracy_round = models.IntegerField(null=True)
     run_round = models.IntegerField(null=True)
+    logged = models.JSONField(default=dict)  # name → mean in the round
 
     class Meta:
         """One row per worker and round, even if a report comes twice."""

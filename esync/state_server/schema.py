@@ -5,11 +5,12 @@ Durations are in seconds, times in seconds since 1970 by the state server's cloc
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, model_validator
 
 from .. import config
 from ..coordination.client import from_text
-from ..runtime.metric import ACCURACY, Goal, Metric
+from ..runtime.logged_values import MOST_NAMES
+from ..runtime.metric import ACCURACY, LARGEST, Goal, Metric
 from ..runtime.output import LABEL_LENGTH
 
 
@@ -30,6 +31,8 @@ Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 #: Names must not have characters that control a terminal, end a line or change the text direction.
 _PRINTABLE = r"^[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]*$"
 Text = Annotated[str, Field(max_length=200, pattern=_PRINTABLE)]
+Name = Annotated[Text, Field(min_length=1, max_length=LABEL_LENGTH)]
+Value = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
 State = Literal["waiting for workers", "running", "silent", "ended"]
 WorkerState = Literal["not seen", "computing", "waiting", "exchanging", "dropped", "silent", "done"]
 
@@ -166,11 +169,14 @@ class Report(Body):
         None, description="test accuracy, 0 to 1, or the value of `metric`"
     )
     accuracy_round: Count | None = Field(None, description="round whose weights have that accuracy")
-    metric: Annotated[Text, Field(min_length=1, max_length=LABEL_LENGTH)] = Field(
-        ACCURACY, description="name of what the evaluations compute"
-    )
+    metric: Name = Field(ACCURACY, description="name of what the evaluations compute")
     goal: Goal = Field("max", description="whether high or low values are good")
     run_round: Count | None = Field(None, description="asynchronous modes: rounds of the run, commits ÷ workers")
+    logged: Annotated[dict[Name, Value], Field(max_length=MOST_NAMES)] = Field(
+        {},
+        description="means of what the program has logged in the round, by name",
+        json_schema_extra={"propertyNames": TypeAdapter(Name).json_schema()},
+    )
 
     @model_validator(mode="after")
     def _possible(self) -> "Report":
@@ -298,6 +304,13 @@ class CurvePoint(BaseModel):
     accuracy: float
 
 
+class LoggedPoint(BaseModel):
+    """The mean of a logged number over all workers by samples; `at` as in `Curves`."""
+
+    at: float
+    value: float
+
+
 class Curves(BaseModel):
     """A whole run over time: lists of the same length.
 
@@ -312,6 +325,7 @@ class Curves(BaseModel):
     accuracy: list[CurvePoint]
     metric: str = Field(description="what `accuracy` holds values of")
     goal: Goal
+    logged: dict[str, list[LoggedPoint]] = Field(description="what the program has logged, by name")
 
 
 class EventRow(BaseModel):
@@ -355,6 +369,7 @@ class RunRow(BaseModel):
     best_accuracy: float | None = Field(description="best accuracy, or value of the metric by its goal")
     metric: str
     goal: Goal
+    logged: list[str] = Field(description="names of what the program has logged")
 
 
 class Runs(BaseModel):

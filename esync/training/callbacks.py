@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from .. import config
 from ..exchange import Result
+from ..runtime.logged_values import LOSS
 from ..runtime.metric import TEST_ACCURACY, Metric
+from ..runtime.phase_timer import LOGGED
 from ..runtime.progress import Progress, ProgressReporter
 from ..runtime.tensorboard import round_scalars
 from .round_log import RoundLog
@@ -61,7 +63,6 @@ class FinishedRound:
         seconds: seconds since the end of the round before.
         local_iterations: this worker's local iterations in it.
         result: the result of its exchange; None if workers do not exchange.
-        loss: mean loss of this worker's last batch; None if unknown.
         evaluated: the newest completed evaluation; None before the first.
     """
 
@@ -70,7 +71,6 @@ class FinishedRound:
     seconds: float
     local_iterations: int
     result: Result | None
-    loss: float | None
     evaluated: Evaluated | None
 
 
@@ -127,14 +127,14 @@ class CurveFiles(Callback):
         self.close()
 
     def round(self, ended: FinishedRound) -> None:
-        """Record the loss of the round's last batch."""
-        result = ended.result
-        if result is None or ended.loss is None:
+        """Record the mean loss of the round, which has one iteration."""
+        result, loss = ended.result, ended.entry.get(LOGGED, {}).get(LOSS)
+        if result is None or loss is None:
             return
         self._last = (ended.entry["total_time"], result.step, result.samples)
         self._rounds += 1
         if self._rounds == 1 or self._rounds % config.LOSS_EVERY == 0 or result.finished:
-            self._add(LOSS_FILE, *self._last, ended.loss)
+            self._add(LOSS_FILE, *self._last, loss)
 
     def accuracy(self, evaluated: Evaluated) -> None:
         """Record the accuracy."""
@@ -225,7 +225,7 @@ class TensorBoardScalars(Callback):
             transfer=entry["transfer"],
             bytes_sent=entry["bytes_sent"],
             bytes_received=entry["bytes_received"],
-            loss=ended.loss,
+            logged=entry.get(LOGGED, {}),
         )
         self._events.write(ended.number, self._started + entry["total_time"], scalars)
 

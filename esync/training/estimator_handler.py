@@ -3,6 +3,7 @@
 from contextlib import ExitStack
 from typing import Any
 
+from ..runtime.logged_values import LOSS
 from ..runtime.mxnet_import import mx
 from ..trainer import Trainer
 
@@ -52,8 +53,8 @@ class EstimatorHandler(
         trainer = estimator.trainer
         if not trainer.finished:  # a resumed run may have nothing left to do
             losses = kwargs["loss"] if isinstance(kwargs["loss"], list) else [kwargs["loss"]]
-            means = [batch_losses.mean().asnumpy().item() for batch_losses in losses]
-            trainer.world.recorder.loss = sum(means) / len(losses)
+            name = LOSS if trainer._run.evaluates != LOSS else f"train_{LOSS}"
+            trainer.log(**{name: sum(batch_losses.mean() for batch_losses in losses) / len(losses)})
             size = sum(_length(batch_losses) for batch_losses in losses)  # as GradientUpdateHandler has it
             trainer.step(size, samples=size if size > len(losses) else _length(kwargs["label"]))
         return trainer.finished

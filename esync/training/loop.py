@@ -8,6 +8,7 @@ import numpy as np
 
 from ..data import Batches, Partition, share_of
 from ..runtime.errors import ExpectedError
+from ..runtime.logged_values import LOSS
 from ..runtime.phase_timer import COMPUTE, GET_BATCH, PhaseTimer
 
 if TYPE_CHECKING:  # a simulation without gradients runs this loop without MXNet
@@ -95,7 +96,7 @@ class Iteration:
                 f"the loss is {'NaN' if np.isnan(values).any() else 'infinite'}: {DIVERGED}; try a "
                 "smaller learning rate"
             )
-        recorder.loss = float(values.mean())
+        recorder.log(LOSS, float(values.mean()))
         return len(labels)
 
     def put_back_batch(self) -> None:

@@ -250,9 +250,7 @@ class RoundCallbacks:
         self._exchanges = trainer.exchanges
         self._batch_size = round(entry["num_samples"] / max(1, trainer.local_iterations)) or None
         evaluated = self._evaluations.newest if self._evaluations is not None else None
-        ended = FinishedRound(
-            self._exchanges, entry, lasted, trainer.local_iterations, result, recorder.loss, evaluated
-        )
+        ended = FinishedRound(self._exchanges, entry, lasted, trainer.local_iterations, result, evaluated)
         for callback in self._callbacks:
             callback.round(ended)
         self._evaluate(trainer)

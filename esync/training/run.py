@@ -17,6 +17,7 @@ from ..checkpoints.checkpoints import Checkpoints
 from ..coordination.round_reporter import RoundReporter
 from ..exchange.collectives.worker_exchange import CollectiveExchange
 from ..gluon.parameter_kinds import UnsuitableParametersError, rounds_weights
+from ..gluon.reduce_on_plateau import ReduceOnPlateau
 from ..runtime import progress
 from ..runtime.environment import state_server_address
 from ..runtime.errors import EvaluationError
@@ -31,7 +32,7 @@ from ..runtime.tensorboard import EventFile, require
 from ..runtime.worker_environment import WorkerEnvironment
 from ..trainer import Trainer
 from ..trainer_callbacks import TrainerCallback
-from .callbacks import make_callbacks
+from .callbacks import Callback, Evaluated, make_callbacks
 from .evaluation_process import EvaluationProcess, EvaluationProgram
 from .forked_evaluation import ForkedEvaluation
 from .loop import DIVERGED
@@ -153,6 +154,7 @@ class Run(TrainerCallback):
         if self._events_dir is not None:
             require()
         self._evaluate, self._every, self._metric, self._target = evaluate, every, Metric(*metric), target
+        self.evaluates = self._metric.name if evaluate is not None else ""
         self._background, self._evaluation_timeout = background, evaluation_timeout
         self.checkpoints = checkpoints
         self._net, self._input_shape, self._before_export = net, input_shape, before_export
@@ -240,8 +242,11 @@ class Run(TrainerCallback):
         result, exchange = trainer.algorithm.result, trainer.algorithm.exchange
         step = result.step if result is not None and logged else 0
         began = time.time() - trainer.elapsed
+        callbacks = make_callbacks(
+            trainer.algorithm, trainer.rank, self._reporter, logs, self._reports, began, step, events
+        )
         self._rounds = RoundCallbacks(
-            make_callbacks(trainer.algorithm, trainer.rank, self._reporter, logs, self._reports, began, step, events),
+            [*callbacks, PlateauDetection(trainer, self._reporter)],
             {
                 "program": Path(sys.argv[0]).name,
                 "optimizer": type(trainer._optimizer).__name__.lower(),
@@ -376,6 +381,24 @@ class Run(TrainerCallback):
                 log.warning("before_export has failed (%s): the final model is written without it", failure(error))
         export.save(self._net, folder, shape, log.warning)
         self._reporter.print(f"final model in {folder}")
+
+
+class PlateauDetection(Callback):
+    """Passes each evaluation to the optimizer's schedule, if that is a `ReduceOnPlateau`.
+
+    Args:
+        trainer: the trainer with the optimizer.
+        reporter: prints that the learning rate falls.
+    """
+
+    def __init__(self, trainer: Trainer, reporter: ProgressReporter) -> None:
+        self._trainer, self._reporter = trainer, reporter
+
+    def accuracy(self, evaluated: Evaluated) -> None:
+        """Pass the metric on."""
+        scheduler = self._trainer._optimizer.lr_scheduler
+        if isinstance(scheduler, ReduceOnPlateau) and (text := scheduler.observe(evaluated.accuracy, evaluated.metric)):
+            self._reporter.print(text)
 
 
 class InlineEvaluator:

@@ -21,7 +21,8 @@ class Plan:
 
     Attributes:
         algorithm: a name, with `options`.
-        by: what the schedule counts; a cosine over `length` of it.
+        by: what the schedule counts, a cosine over `length` of it; "plateau": evaluations without an
+            improvement.
         rounds: of the whole run.
         directory: of the checkpoints, one every two rounds; "": there are none.
         killed: the round after which the process ends itself as kill -9 does; 0: never.
@@ -50,6 +51,17 @@ def say(trainer: Any) -> None:
     print("at", json.dumps({**facts, "own steps": trainer.optimizer.num_update, "counts": counts}), flush=True)
 
 
+def scheduler(plan: Plan) -> Any:
+    """Return the plan's schedule."""
+    import esync
+    from esync import mx
+
+    if plan.by == "plateau":
+        return esync.ReduceOnPlateau(factor=0.5, patience=plan.length, base_lr=BASE)
+    cosine = mx.lr_scheduler.CosineScheduler(plan.length, base_lr=BASE, final_lr=FINAL)
+    return esync.CommonLRScheduler(cosine, by=plan.by)  # type: ignore[arg-type]
+
+
 def main(plan: Plan) -> None:
     """Do it."""
     from lenet_worker import backward
@@ -59,17 +71,20 @@ def main(plan: Plan) -> None:
     from esync.algorithms import ALGORITHMS
     from esync.models.networks import build
 
-    cosine = mx.lr_scheduler.CosineScheduler(plan.length, base_lr=BASE, final_lr=FINAL)
     net = build("lenet", 10, mx.cpu(), seed=0)
     checkpoints = esync.Checkpoints(plan.directory, every=2, resume=plan.resume) if plan.directory else None
+    schedule, run = scheduler(plan), None
+    if plan.by == "plateau":
+        run = esync.Run(evaluate=lambda: 0.5, background=False, checkpoints=checkpoints)
     trainer = esync.Trainer(
         net.collect_params(),
         plan.optimizer,
-        {"learning_rate": BASE, "lr_scheduler": esync.CommonLRScheduler(cosine, by=plan.by)},  # type: ignore[arg-type]
+        {"learning_rate": BASE, "lr_scheduler": schedule},
         algorithm=ALGORITHMS[plan.algorithm](**plan.options),
         limits=esync.Limits(rounds=plan.rounds),
         checkpoints=checkpoints,
         dataset_size=DATASET_SIZE,
+        run=run,
     )
     try:
         trainer.start()
@@ -78,7 +93,7 @@ def main(plan: Plan) -> None:
             trainer.step(backward(net, list(range(BATCH * trainer.rank, BATCH * (trainer.rank + 1)))))
             if trainer.exchanged:
                 say(trainer)
-                if checkpoints is not None:
+                if checkpoints is not None and run is None:
                     checkpoints.save_if_due()
                 if plan.killed and trainer.round >= plan.killed:
                     os.kill(os.getpid(), signal.SIGKILL)

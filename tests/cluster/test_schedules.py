@@ -14,7 +14,6 @@ import pytest
 
 from esync.runtime.mxnet_import import mx
 
-from ..support.variants import variants
 from .harness import Cluster
 from .schedule_worker import BASE, BATCH, DATASET_SIZE, FINAL, Plan
 
@@ -31,7 +30,8 @@ def train(folder: Path, plan: Plan, killed: bool = False) -> list[Told]:
             port = cluster.start_state_server()
             plan = replace(plan, options={"state_server": f"127.0.0.1:{port}"})
         for rank, step_time in enumerate(STEP_TIMES):
-            cluster.start_worker(rank, plan.arguments(), ESYNC_STEP_TIME=step_time)
+            logs = str(folder / "logs")
+            cluster.start_worker(rank, plan.arguments(), ESYNC_STEP_TIME=step_time, ESYNC_LOG_DIR=logs)
         for rank in range(len(STEP_TIMES)):
             code = cluster.wait(f"worker-{rank}")
             assert code == (-signal.SIGKILL if killed else 0), cluster.output(f"worker-{rank}")
@@ -91,23 +91,45 @@ def test_unequal_workers_have_the_same_rates_before_and_after_a_resume(tmp_path:
         assert [mine[8]["counts"] for mine in after] == [[steps] for steps in own]
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "options"), variants([("sync", {}), ("local-sgd", {"local_iterations": 2})], quick=["sync"])
-)
-def test_replacement_has_the_others_rate_by_the_seconds_of_the_last_exchange(
-    tmp_path: Path, algorithm: str, options: dict[str, Any]
+@pytest.mark.parametrize("algorithm", ["esync", "sync"])
+def test_rate_that_falls_on_a_plateau_is_the_same_on_all_workers_also_after_a_resume(
+    tmp_path: Path, algorithm: str
 ) -> None:
+    """Rank 0 alone evaluates, with a result that never improves; in mode sync, unequal rates would end the run."""
+    plan = Plan(algorithm, "plateau", length=1, directory=str(tmp_path / "kept"))
+    before = train(tmp_path / "killed", replace(plan, killed=KILLED), killed=True)
+    after = train(tmp_path / "resumed", replace(plan, resume=True))
+    first, second = common(before), common(after)
+    shares = [[said["learning_rate"] / BASE for said in run.values()] for run in (first, second)]
+    assert shares == [[1, 1, 1, 1, 0.5, 0.5], [0.5, 0.5, 0.5, 0.25, 0.25]]
+
+
+@pytest.mark.parametrize(
+    ("plan", "rates"),
+    [
+        pytest.param(Plan("sync", "seconds", length=3600), 9, id="sync"),
+        pytest.param(
+            Plan("local-sgd", "seconds", length=3600, options={"local_iterations": 2}),
+            9,
+            id="local-sgd",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(Plan("sync", "plateau", length=1), 4, id="plateau"),
+    ],
+)
+def test_replacement_has_the_others_rate(tmp_path: Path, plan: Plan, rates: int) -> None:
     """In mode sync, another rate than the others' would end the run."""
-    plan = Plan(algorithm, "seconds", length=3600, options=options)
+    logs = str(tmp_path / "logs")
     with Cluster(tmp_path, 2, replaced=True) as cluster:
-        cluster.start_worker(0, plan.arguments())
-        cluster.start_worker(1, replace(plan, killed=3).arguments())
+        cluster.start_worker(0, plan.arguments(), ESYNC_LOG_DIR=logs)
+        cluster.start_worker(1, replace(plan, killed=KILLED).arguments(), ESYNC_LOG_DIR=logs)
         assert cluster.wait("worker-1") == -signal.SIGKILL
-        cluster.start("worker-1", plan.arguments())
+        cluster.start("worker-1", plan.arguments(), ESYNC_LOG_DIR=logs)
         cluster.finish()
         first, second = (told(cluster.output(f"worker-{rank}")) for rank in range(2))
-    assert list(second) == [3, 4, 5, 6, 7, 8]
+    assert list(second) == [5, 6, 7, 8]
     for round_, said in second.items():
         assert said["learning_rate"] == first[round_]["learning_rate"]
-    rates = [said["learning_rate"] for said in first.values()]
-    assert rates == sorted(set(rates), reverse=True)
+    seen = [said["learning_rate"] for said in first.values()]
+    assert seen == sorted(seen, reverse=True)
+    assert len(set(seen)) == rates

@@ -53,8 +53,10 @@ def test_dashboard_shows_a_running_training_live(page, photograph, launch, tmp_p
     states = "['computing', 'waiting', 'exchanging']"  # on a busy machine a worker may be silent for a moment
     until(page, f"[...document.querySelectorAll('td.state')].every(cell => {states}.includes(cell.innerText))")
 
-    for chart in ("timeline", "throughput", "traffic"):
+    for chart in ("timeline", "throughput", "traffic", "logged"):
         page.wait_for_selector(f"#{chart} canvas")
+    label = page.locator("#logged [role=img]").get_attribute("aria-label")
+    assert re.fullmatch(r"loss: [\d.]+ after \d:\d\d", label)
     open_tables(page)
     before = {chart: count(page, f"#{chart} tbody tr") for chart in ("timeline", "throughput", "traffic")}
     assert min(before.values()) > 0

@@ -147,6 +147,20 @@ def test_curves_add_up_the_workers(mine, jobs):
     assert send(f"{mine}/curves?points=1")[0] == 400
 
 
+def test_curves_of_logged_numbers_are_means_by_samples(mine, jobs):
+    job = jobs.find("mine")
+    for rank, samples, loss in ((0, 300, 1.0), (1, 100, 5.0), (2, 0, 2.0)):
+        told = report(rank, 1, seconds=1.0, samples=samples, logged={"loss": loss})
+        job.report(schema.Report(**told), job.clock.now(), at=job.started + 4)
+    told = report(0, 2, seconds=1.0, logged={"größe__in": -1})
+    job.report(schema.Report(**told), job.clock.now(), at=job.started + 8)
+    until(lambda: len(rounds(mine)) == 4)
+    (point,) = send(f"{mine}/curves")[1]["logged"]["loss"]
+    assert (point["at"], point["value"]) == (pytest.approx(4), pytest.approx((300 + 500 + 2) / 401))
+    (point,) = send(f"{mine}/curves")[1]["logged"]["größe__in"]
+    assert point["value"] == -1
+
+
 def test_curves_file_a_late_accuracy_under_its_round(mine):
     assert post(f"{mine}/report", report(0, 1))[0] == 200
     assert post(f"{mine}/report", report(0, 2, accuracy=0.5, accuracy_round=1))[0] == 200
@@ -169,4 +183,4 @@ def test_rounds_page_lists_the_newest_in_order(mine):
 
 def test_curves_of_a_run_without_rounds_are_empty(mine):
     curves = until(lambda: (found := send(f"{mine}/curves"))[0] == 200 and found[1])
-    assert (curves["at"], curves["samples"], curves["accuracy"]) == ([], [], [])
+    assert (curves["at"], curves["samples"], curves["accuracy"], curves["logged"]) == ([], [], [], {})

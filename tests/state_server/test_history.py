@@ -33,12 +33,16 @@ def rows(job: str, kind: str = "rounds", query: str = "") -> list[dict]:
     return answer[kind] if status == 200 else []
 
 
+def logged(rank: int, round: int) -> dict[str, float]:
+    """What a worker logs: one name always, one in the second round only."""
+    return {"größe": round + 10.0 * rank, **({"rate__0": 0.5} if round == 2 else {})}
+
+
 def tell(job: str, rounds: int, first: int = 1) -> None:
     for round in range(first, first + rounds):
         for rank in range(2):
-            assert (
-                post(f"{job}/report", report(rank, round, accuracy=round / 100, accuracy_round=round, **LOSS))[0] == 200
-            )
+            told = report(rank, round, accuracy=round / 100, accuracy_round=round, logged=logged(rank, round), **LOSS)
+            assert post(f"{job}/report", told)[0] == 200
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -59,7 +63,7 @@ def test_history_stores_what_workers_report(start_process, database):
     page = send(f"{job}/rounds?limit=4")[1]
     assert [(row["round"], row["rank"]) for row in page["rounds"]] == [(1, 0), (1, 1), (2, 0), (2, 1)]
     row = page["rounds"][1]
-    assert {**row, **report(1, 1, accuracy=0.01, accuracy_round=1, **LOSS)} == row
+    assert {**row, **report(1, 1, accuracy=0.01, accuracy_round=1, logged=logged(1, 1), **LOSS)} == row
     rest = send(f"{job}/rounds?after={page['next']}")[1]
     assert [(row["round"], row["rank"], row["accuracy"]) for row in rest["rounds"]] == [(3, 0, 0.5), (3, 1, 0.03)]
     assert send(f"{job}/rounds?after={rest['next']}")[1] == {"rounds": [], "next": rest["next"]}
@@ -76,6 +80,10 @@ def test_history_stores_what_workers_report(start_process, database):
     curves = send(f"{job}/curves?points=2&run={oldest['id']}")[1]
     assert (curves["metric"], curves["goal"], len(curves["at"]) <= 2) == ("loss", "min", True)
     assert [point["round"] for point in curves["accuracy"]] == [1, 3]
+    assert sorted(oldest["logged"]) == ["größe", "rate__0"]
+    means = {name: {point["value"] for point in points} for name, points in curves["logged"].items()}
+    assert means["rate__0"] == {0.5}
+    assert all(6 <= mean <= 8 for mean in means["größe"])  # by which of the three rounds fall together
     kinds = [event["kind"] for event in rows(job, "events", f"?run={oldest['id']}")]
     assert kinds == ["begin", "end"]
     assert send(f"{server.url}/api/v1/runs?job=none")[1] == {"runs": []}

@@ -31,7 +31,7 @@ def finish(url: str, name: str, rounds: int = 3, **changes: object) -> str:
 
 
 def test_report_of_a_finished_run_shows_its_figures_and_events(url):
-    run = finish(url, "report-one")
+    run = finish(url, "report-one", logged={"loss": 0.25})
     status, body, headers = get(url, f"/api/v1/report?runs={run}")
     text = body.decode()
     assert status == 200
@@ -44,6 +44,7 @@ def test_report_of_a_finished_run_shows_its_figures_and_events(url):
     assert "ended: target reached" in text
     figures = json.loads(re.search(r'id="figures">(.*?)</script>', text, re.DOTALL)[1])
     assert figures[0]["curves"]["rounds"][0]["y"] == [0.3, 0.6, 0.9]
+    assert [figure["curves"]["time"][0]["y"] for figure in figures if figure.get("title") == "loss"] == [[0.25] * 3]
     (timeline,) = (figure for figure in figures if figure["kind"] == "timeline")
     assert [lane["name"] for lane in timeline["lanes"]] == ["cloud1 gpu0", "cloud1 gpu1"]
     assert [block[:2] for block in timeline["lanes"][0]["blocks"]] == [[1, 1], [2, 2], [3, 3]]

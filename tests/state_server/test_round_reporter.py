@@ -70,13 +70,17 @@ def test_reports_send_rounds_and_later_accuracies(mine, reports):
 def test_reports_of_fast_rounds_are_added_up(mine, reports):
     worker = reports(interval=1.0)
     for number in range(1, 101):
-        worker.round(number, entry(samples=1), local_iterations=1, seconds=0.01)
+        logged = {"loss": float(number), "never": None, **({"late": 2.0} if number > 50 else {})}
+        worker.round(number, entry(samples=1) | {"logged": logged}, local_iterations=1, seconds=0.01)
     worker.close("enough")
     got = _history(mine, 100)
     assert sum(row["samples"] for row in got) == sum(row["local_iterations"] for row in got) == 100
     assert sum(row["seconds"] for row in got) == pytest.approx(1.0)
     assert len(got) < 10
     assert got[-1]["round"] == 100
+    total = sum(row["samples"] * row["logged"]["loss"] for row in got)
+    assert total == pytest.approx(5050)
+    assert got[-1]["logged"].keys() == {"loss", "late"}
 
 
 def test_reports_to_an_absent_server_block_nobody_and_arrive_later(url, jobs, reports, caplog):

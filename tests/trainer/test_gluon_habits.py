@@ -79,6 +79,32 @@ def whole_batch(net: Any, numbers: list[int]) -> None:
     differentiate(lambda: mx.gluon.loss.SoftmaxCrossEntropyLoss()(net(data), label))
 
 
+@pytest.mark.parametrize("algorithm", [*LOCAL, "sync"])
+@pytest.mark.parametrize(("optimizer", "options"), [("sgd", {"learning_rate": 0.1}), ("adam", {"learning_rate": 0.1})])
+def test_gradients_clipped_by_their_global_norm_before_the_step_are_those_of_gluon(algorithm, optimizer, options):
+    bound, sent = 0.05, []
+    nets = [make_net() for _ in range(3)]
+    trainers = [
+        trainer_of(nets[0], algorithm, optimizer, options),
+        *(mx.gluon.Trainer(net.collect_params(), optimizer, dict(options), kvstore=None) for net in nets[1:]),
+    ]
+    for number in range(4):
+        for net, trainer, clips in zip(nets, trainers, (True, True, False), strict=True):
+            backward(net, number)
+            gradients_of = [p.grad() for p in net.collect_params().values() if p.grad_req != "null"]
+            if clips:  # the sum over the batch, as step divides by its size
+                norm = mx.gluon.utils.clip_global_norm(gradients_of, bound * BATCH, check_isfinite=False)
+                assert norm.asscalar() > bound * BATCH
+            if trainer is trainers[0]:
+                trainer.log(norm=norm)
+            trainer.step(BATCH)
+        sent += [np.linalg.norm(gradients(trainers[0]))] if algorithm == "sync" else []
+    if algorithm == "sync":  # the scripted servers take no step
+        assert sent == [pytest.approx(bound, rel=1e-5)] * 4
+    else:
+        assert values(nets[0]) == values(nets[1]) != values(nets[2])
+
+
 @pytest.mark.parametrize("algorithm", LOCAL)
 @pytest.mark.parametrize(("optimizer", "options"), OPTIMIZERS)
 def test_lr_mult_and_wd_mult_are_gluons_where_the_optimizer_is_the_workers(algorithm, optimizer, options):

@@ -1,5 +1,6 @@
 """esync.EstimatorHandler: Gluon's Estimator with an esync.Trainer."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -94,7 +95,16 @@ def test_fit_with_handler_records_the_loss():
     images, labels = next(iter(loader()))
     with mx.autograd.record():  # batch norm as in training
         loss = gluon.loss.SoftmaxCrossEntropyLoss()(make_net()(images), labels)
-    assert trainer.world.recorder.loss == pytest.approx(loss.mean().asscalar(), rel=1e-5)
+    assert trainer.world.recorder.take()["logged"] == {"loss": pytest.approx(loss.mean().asscalar(), rel=1e-5)}
+
+
+def test_fit_records_the_loss_under_another_name_beside_a_metric_of_that_name(tmp_path):
+    run = esync.Run(tmp_path, quiet=True, evaluate=lambda: 0.5, background=False, metric=("loss", "min"))
+    net = make_net()
+    fit(net, local_trainer(net, run=run), [esync.EstimatorHandler()], batches=1)
+    run._rounds.flush()
+    assert {"loss", "logged"} < (entry := json.loads((tmp_path / "cpu" / "iter-1.txt").read_text())).keys()
+    assert entry["logged"].keys() == {"train_loss"}
 
 
 def test_handler_with_trainer_of_gluon_is_refused():

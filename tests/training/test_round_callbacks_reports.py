@@ -106,7 +106,7 @@ def test_csv_curves_contain_loss_and_accuracy_by_step(tmp_path):
         clock.now += 1.5
         trainer.exchanges, trainer.finished, trainer.replica.weights = round_, round_ == 4, float(round_)
         trainer.algorithm.result = Result(round_, step, 8 * step, 0.0, 0.0, trainer.finished, step=step)
-        trainer.world.recorder.loss = 1.0 / round_
+        trainer.world.recorder.log("loss", 1.0 / round_)
         keeper.done(trainer)
         if evaluator.started:
             evaluator.started[-1].is_done = True

@@ -1,13 +1,14 @@
 """Charts of groups of runs: the metric, throughput, traffic, and how many devices compute."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal
 
 from ..run_groups import Group, Section
 from ..runs import LoggedRun
 from ..style import INVALID
 from .content import Chart, Curve, Format, LineStyle
-from .series import POINTS, Series, mean_series, rate_over_time, thinned
+from .series import POINTS, Series, mean_series, means_over_time, rate_over_time, thinned
 
 #: Dashes of Matplotlib's named lines, in pixels.
 _DASHES: dict[str, tuple[float, ...]] = {
@@ -49,6 +50,11 @@ def charts(section: Section) -> list[str | Chart]:
         curves, note = _curves(section, amounts)
         if curves:
             parts.append(Chart(title, unit, {"time": curves}, f"{band}{note}".strip()))
+    devices = [device for group in section.groups for run in group.counted for device in run.devices.values()]
+    for name in dict.fromkeys(name for device in devices for name in device.logged):
+        curves, note = _curves(section, partial(_logged, name))
+        if curves:
+            parts.append(Chart(name, "metric", {"time": curves}, f"Logged by the program. {band}{note}".strip()))
     return parts
 
 
@@ -107,6 +113,10 @@ def _computing(run: LoggedRun) -> Series:
         return Series((), ())
     sums = rate_over_time([(device, device.computing_time_list) for device in devices])
     return Series(sums.x, tuple(min(1.0, total / len(devices)) for total in sums.y))
+
+
+def _logged(name: str, run: LoggedRun) -> Series:
+    return means_over_time(list(run.devices.values()), name)
 
 
 def group_label(group: Group) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...runtime.logged_values import weighted_mean
 from ..estimates import mean_curve
 from ..summary_file import DeviceSummary
 
@@ -56,6 +57,25 @@ def rate_over_time(devices: Sequence[tuple[DeviceSummary, Sequence[float]]]) -> 
         sums += np.diff(np.interp(edges, ends, np.cumsum([0.0, *amounts])))
     rates = sums * periods / seconds
     return Series(tuple(((edges[1:] + edges[:-1]) / 2).tolist()), tuple(rates.tolist()))
+
+
+def means_over_time(devices: Sequence[DeviceSummary], name: str) -> Series:
+    """Return what a program has logged, as the mean of all devices by samples, over time.
+
+    A point is the mean of as many rounds as there are devices, or of several times as many: in synchronous
+    modes these are the rounds of all devices that end together.
+    """
+    logging = [device for device in devices if name in device.logged]
+    rounds = sorted(
+        (end, float(samples), mean)
+        for device in logging
+        for end, samples, mean in zip(round_ends(device), device.num_samples_list, device.logged[name], strict=True)
+        if mean is not None
+    )
+    size = len(logging) * max(1, -(-len(rounds) // (PERIODS * max(1, len(logging)))))
+    parts = [rounds[start : start + size] for start in range(0, len(rounds), size or 1)]
+    means = [weighted_mean((mean, max(1.0, samples)) for _, samples, mean in part) for part in parts]
+    return Series(tuple(part[-1][0] for part in parts), tuple(mean for mean in means if mean is not None))
 
 
 def _common_end(devices: Sequence[DeviceSummary]) -> float:

@@ -19,6 +19,7 @@ export class HistoryView {
     this.accuracy = new LineChart(byId("accuracy"), "Test accuracy", {});
     this.throughput = new LineChart(byId("throughput"), "Throughput in samples per second", { format: number });
     this.traffic = new LineChart(byId("traffic"), "Traffic of all workers", { format: rate });
+    this.logged = new Map(); // what programs log: name → its card and chart
     this.choose(null);
   }
 
@@ -31,6 +32,7 @@ export class HistoryView {
     this.afterRound = this.afterEvent = 0;
     this.timeline.vacant(true);
     for (const chart of [this.accuracy, this.throughput, this.traffic]) chart.vacant(true);
+    this.showLogged({});
     byId("events").replaceChildren();
   }
 
@@ -89,6 +91,7 @@ export class HistoryView {
       data: [at, sent, received],
       summary: `${rate(sent.at(-1))} sent, ${rate(received.at(-1))} received`,
     });
+    this.showLogged(curves.logged);
     const metric = metricOf(curves);
     text(byId("accuracy-title"), metric.title);
     this.accuracy.describe({ label: metric.title, format: metric.format, range: metric.isAccuracy ? shares : around });
@@ -98,6 +101,29 @@ export class HistoryView {
       summary: `${metric.format(curves.accuracy.at(-1)?.accuracy)} after ${clock(curves.accuracy.at(-1)?.at ?? 0)}`,
     });
   }
+
+  showLogged(logged) {
+    const curves = new Map(Object.entries(logged));
+    for (const name of curves.keys()) if (!this.logged.has(name)) this.logged.set(name, loggedChart(name));
+    for (const [name, { card, chart }] of this.logged) {
+      const points = curves.get(name) ?? [];
+      card.hidden = !points.length;
+      if (!points.length) continue;
+      chart.show({
+        lines: [{ name, colour: "exchange", points: points.length < 60 }],
+        data: [points.map((point) => point.at), points.map((point) => point.value)],
+        summary: `${chart.format(points.at(-1).value)} after ${clock(points.at(-1).at)}`,
+      });
+    }
+  }
+}
+
+/** The card and the chart of a number that programs log. */
+function loggedChart(name) {
+  const place = make("div");
+  const card = make("section", { class: "card", "aria-label": name }, make("h2", {}, name), place);
+  byId("logged").append(card);
+  return { card, chart: new LineChart(place, name, { format: metricOf({ metric: name }).format, range: around }) };
 }
 
 function eventWords({ kind, rank, round, text: words }) {

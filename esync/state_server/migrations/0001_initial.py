@@ -24,6 +24,7 @@ class Migration(migrations.Migration):
                 ("epsilon", models.FloatField(null=True)),
                 ("slowest_iterations", models.IntegerField()),
                 ("metric", models.CharField(default="accuracy", max_length=60)),
+                ("logged", models.JSONField(default=list)),
                 ("goal", models.CharField(default="max", max_length=3)),
             ],
         ),
@@ -63,6 +64,8 @@ class Migration(migrations.Migration):
                 ("bytes_received", models.BigIntegerField()),
                 ("accuracy", models.FloatField(null=True)),
                 ("accuracy_round", models.IntegerField(null=True)),
+                ("run_round", models.IntegerField(null=True)),
+                ("logged", models.JSONField(default=dict)),
                 (
                     "run",
                     models.ForeignKey(

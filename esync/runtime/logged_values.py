@@ -1,0 +1,48 @@
+"""Named numbers that a training program logs: their names, and their means."""
+
+import math
+from collections.abc import Collection, Iterable
+
+from .errors import ExpectedError
+from .metric import TAKEN
+from .output import is_label
+from .phase_timer import GET_BATCH
+from .tensorboard import ROUND_TAGS
+
+#: Name of the loss that the built-in worker and the Estimator's handler log.
+LOSS = "loss"
+#: Most names of a program. The dashboard and `report.html` have a chart for each.
+MOST_NAMES = 32
+
+
+class LoggedValueError(ExpectedError, ValueError):
+    """A program logs what is no number, or under a name that cannot be used; the message says which."""
+
+
+def check_name(name: str, known: Collection[str], taken: Collection[str]) -> None:
+    """Check the name of a logged number.
+
+    Args:
+        name: the name.
+        known: the names that the program has used before.
+        taken: further names that it must not have, such as that of the run's metric.
+
+    Raises:
+        LoggedValueError: it cannot be used.
+    """
+    if not name.isidentifier() or not is_label(name):
+        raise LoggedValueError(f"trainer.log: {name!r} is no name: write it like a Python variable, such as train_loss")
+    if name in (*taken, *TAKEN, *ROUND_TAGS, GET_BATCH):
+        raise LoggedValueError(f"trainer.log: the logs have another value named {name!r}: choose another name")
+    if name not in known and len(known) >= MOST_NAMES:
+        raise LoggedValueError(
+            f"trainer.log: {name!r} is name {MOST_NAMES + 1}, but there can be {MOST_NAMES}: a name stands for a "
+            "curve over the whole run"
+        )
+
+
+def weighted_mean(values: Iterable[tuple[float | None, float]]) -> float | None:
+    """Return the mean of pairs of a value and its weight; those without a value or a weight are left out."""
+    pairs = [(value, weight) for value, weight in values if value is not None and weight > 0]
+    total = math.fsum(weight for _, weight in pairs)
+    return math.fsum(value * (weight / total) for value, weight in pairs) if pairs else None
