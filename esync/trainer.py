@@ -4,7 +4,6 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -16,21 +15,19 @@ from .exchange import JobAbortedError
 from .exchange.protocol.round_state import Limits
 from .gluon.batch_samples import ONE_SAMPLE, divisor_and_samples
 from .gluon.loader_batches import Batch, LoaderBatches
+from .gluon.logged_numbers import LoggedNumbers
+from .gluon.optimizer_checks import check_unused
 from .gluon.optimizer_trainer import OptimizerTrainer
-from .gluon.parameter_kinds import check_types, distinct, others_of
+from .gluon.parameter_kinds import check_types, distinct, others_of, others_warning
 from .gluon.randomness import seed_mxnet
-from .gluon.reduce_on_plateau import ReduceOnPlateau
 from .gluon.replica import Replica, track_running_statistics, weights_of
 from .gluon.trial import undone
 from .runtime import progress
-from .runtime.errors import enumeration
-from .runtime.exit_hooks import RunFinished
-from .runtime.logged_values import LoggedValueError, check_name
 from .runtime.mxnet_import import mx
 from .runtime.worker_environment import WorkerEnvironment, claim_worker, is_alone
 from .trainer_agreement import Agreement
 from .trainer_callbacks import IterationReport, TrainerCallback
-from .trainer_end import TrainerEnd
+from .trainer_end import EndingMixin, TrainerEnd
 from .trainer_optimizers import FurtherTrainer, SeveralOptimizers
 from .world import RealWorld
 
@@ -40,7 +37,7 @@ log = logging.getLogger(__name__)
 NEWEST_ITERATIONS = 1000
 
 
-class Trainer(SeveralOptimizers):
+class Trainer(SeveralOptimizers, EndingMixin):
     """Trains Gluon parameters together with the other workers of a cluster.
 
     Takes what gluon.Trainer takes, in the same order, plus the algorithm. Three things differ from
@@ -121,13 +118,7 @@ class Trainer(SeveralOptimizers):
         run: TrainerCallback | None = None,
         sources: dict[str, str] | None = None,
     ) -> None:
-        for name, value in (
-            ("kvstore", kvstore),
-            ("compression_params", compression_params),
-            ("update_on_kvstore", update_on_kvstore),
-        ):
-            if value is not None:
-                raise ValueError(f"{name}={value!r}: esync.Trainer exchanges in its own way; leave {name} out")
+        check_unused(kvstore=kvstore, compression_params=compression_params, update_on_kvstore=update_on_kvstore)
         algorithm = resolve_algorithm(algorithm) if world is None else make(algorithm or DEFAULT_ALGORITHM)
         super().__init__(distinct(params), optimizer, optimizer_params, algorithm, gradient_scale, dataset_size)
         self._others: list[Any] = []
@@ -135,7 +126,7 @@ class Trainer(SeveralOptimizers):
         measures = (world is None or isinstance(world, RealWorld)) and WorkerEnvironment.read().measure
         if measures:  # without end, and without a trace
             self._run, checkpoints, limits = IterationReport(), None, None
-        self._check_plateau()
+        self.check_plateau(self._run.evaluates)
         if self._run.checkpoints is not None:
             if checkpoints not in (None, self._run.checkpoints):
                 raise ValueError("checkpoints are given to the trainer and to its run: give them to the run only")
@@ -160,10 +151,7 @@ class Trainer(SeveralOptimizers):
         self.ends_run = False
         self._end = TrainerEnd(self, self._run, checkpoints, lambda: self._started)
         self.steps = 0
-        self._logged: list[
-            tuple[str, Any]
-        ] = []  # since the last step: names and numbers, of which some are computed yet
-        self._logged_names: set[str] = set()
+        self._logged = LoggedNumbers()
         self._on_trial = False
         self._follow_progress()
 
@@ -185,7 +173,7 @@ class Trainer(SeveralOptimizers):
         self._others = others_of(self._run.network_parameters(), self.trained_parameters)
         for optimizer in self.optimizers:
             optimizer._follow_optimizer()
-        self._check_plateau()  # of an optimizer that has been replaced
+        self.check_plateau(self._run.evaluates)  # of an optimizer that has been replaced
         self.replica = Replica(
             self.trained_parameters,
             self._local_step,
@@ -223,7 +211,7 @@ class Trainer(SeveralOptimizers):
                     joined=lambda: self._run.joined(self),
                     rule=self._rule,
                     optimizers=[optimizer.part for optimizer in self.optimizers],
-                    scalars=self._scalars,
+                    scalars=lambda: self.scalars,
                 )
             )
         finally:
@@ -245,12 +233,7 @@ class Trainer(SeveralOptimizers):
             optimizer._follow_progress()
             optimizer._check_schedule()
         if self._others and self.rank == 0 and self.workers > 1:
-            log.warning(
-                "%d parameters of the network are not in the trainer (%s): they begin as worker 0's on all workers, "
-                "and each exchange averages them as it does batch norm's statistics",
-                len(self._others),
-                enumeration([parameter.name for parameter in self._others], 3),
-            )
+            log.warning("%s", others_warning(self._others))
         progress.report_event(progress.JOINED, rank=self.rank, exchanges=self.exchanges)
         self._run.train_begin(self)
         self.world.device.begin_run(self.elapsed)
@@ -353,8 +336,7 @@ class Trainer(SeveralOptimizers):
             return
         if not self.abandoned:
             self.world.recorder.samples += count
-            for name, value in self._logged:
-                self.world.recorder.log(name, _number(name, value))
+            self._logged.record(self.world.recorder)
         self._logged.clear()
         if self.finished:
             self.replica.keep_final_statistics()
@@ -379,16 +361,7 @@ class Trainer(SeveralOptimizers):
             LoggedValueError: a value is no single number; or a name is the metric's, or that of
                 another value in the logs, or the 33rd.
         """
-        for name, value in values.items():
-            check_name(name, self._logged_names, [self._run.evaluates])
-            self._logged_names.add(name)
-            if isinstance(value, mx.nd.NDArray) and value.stype == "default" and value.size == 1:
-                with mx.util.np_shape(True):  # without which NumPy's arrays of shape () cannot be copied
-                    value = value.detach().copy()  # the program may change it in place before it is read
-            else:
-                value = _number(name, value)
-            if not self._on_trial:
-                self._logged.append((name, value))
+        self._logged.add(values, self._run.evaluates, kept=not self._on_trial)
 
     def batches(self, loader: Iterable[Batch], begin_epoch: Callable[[int], None] | None = None) -> Iterator[Batch]:
         """Return an iterator over a loader's batches, epoch after epoch, until the run is over.
@@ -475,75 +448,9 @@ class Trainer(SeveralOptimizers):
         with self.world.device.paused(), self.world.recorder.paused():
             yield
 
-    # --- the end ----------------------------------------------------------------------------------
-
-    def stop(self) -> None:
-        """End the run on all workers after the round under way."""
-        self._end.stop()
-
-    def abort(self, reason: str) -> None:
-        """End the run on all workers because this one has failed."""
-        self._end.abort(reason)
-
-    def close(self) -> None:
-        """Leave the cluster; the others go on without waiting for this worker.
-
-        Where Gluon's Estimator has trained (`esync.EstimatorHandler`), and ended before the run was
-        finished, the run ends on all workers instead, as at the end of a with statement.
-        """
-        if self.ends_run:
-            self._end.end(None)
-        else:
-            self._end.close()
-
-    def __enter__(self) -> "Trainer":
-        """Return the trainer, which leaves the cluster at the end of the with statement."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        """Leave the cluster; if the run is not finished, end it for all workers.
-
-        After an error it is ended by `abort`, else by `stop`. If a loop continues after the run
-        has finished, `RunFinished` ends it, and the program resumes after the with statement.
-
-        A program without a with statement does the same when it ends.
-        """
-        self._end.end(error)
-        return isinstance(error, RunFinished)
-
     # --- helpers ----------------------------------------------------------------------------------
-
-    @property
-    def _plateau(self) -> ReduceOnPlateau | None:
-        scheduler = self._optimizer.lr_scheduler
-        return scheduler if isinstance(scheduler, ReduceOnPlateau) else None
-
-    def _check_plateau(self) -> None:
-        if self._plateau is not None:
-            self._plateau.check(self._run.evaluates)
-
-    def _scalars(self) -> dict[str, float]:
-        """Return what exchanges carry beside the algorithm's own scalars."""
-        return self._plateau.scalars if self._plateau is not None else {}
 
     @property
     def parameters(self) -> list[Any]:
         """The parameters that are exchanged: those of all optimizers, and what else the run's network has."""
         return [*self.trained_parameters, *self._others]
-
-
-def _number(name: str, value: Any) -> float:
-    """Return a value that a program logs as a number, or refuse it by its name."""
-    try:
-        array = value.asnumpy() if isinstance(value, mx.nd.NDArray) else np.asarray(value)
-    except (TypeError, ValueError):
-        array = np.empty(0)
-    if array.size != 1 or array.dtype.kind not in "biuf":
-        shown = f"an array of {value.dtype}, {value.shape}" if hasattr(value, "shape") else f"{value!r:.60}"
-        raise LoggedValueError(
-            f"trainer.log: {name} is {shown}, but should be one number: a Python number, or a NumPy or MXNet array "
-            "of one element, such as the loss's mean()"
-        )
-    return float(array.reshape(()))

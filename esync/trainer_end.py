@@ -3,7 +3,10 @@
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from types import TracebackType
 from typing import NoReturn
+
+from typing_extensions import Self
 
 from .algorithms.loading import is_at_fault
 from .checkpoints.checkpoints import Checkpoints
@@ -148,3 +151,50 @@ class TrainerEnd:
                 "the run)"
             )
             self.stop()
+
+
+class EndingMixin:
+    """The methods by which a program ends its part in a run.
+
+    Attributes:
+        ends_run: whether `close` ends the run on all workers where it is not finished.
+    """
+
+    ends_run: bool
+    _end: TrainerEnd
+
+    def stop(self) -> None:
+        """End the run on all workers after the round under way."""
+        self._end.stop()
+
+    def abort(self, reason: str) -> None:
+        """End the run on all workers because this one has failed."""
+        self._end.abort(reason)
+
+    def close(self) -> None:
+        """Leave the cluster; the others go on without waiting for this worker.
+
+        Where Gluon's Estimator has trained (`esync.EstimatorHandler`), and ended before the run was
+        finished, the run ends on all workers instead, as at the end of a with statement.
+        """
+        if self.ends_run:
+            self._end.end(None)
+        else:
+            self._end.close()
+
+    def __enter__(self) -> Self:
+        """Return the trainer, which leaves the cluster at the end of the with statement."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        """Leave the cluster; if the run is not finished, end it for all workers.
+
+        After an error it is ended by `abort`, else by `stop`. If a loop continues after the run
+        has finished, `RunFinished` ends it, and the program resumes after the with statement.
+
+        A program without a with statement does the same when it ends.
+        """
+        self._end.end(error)
+        return isinstance(error, RunFinished)

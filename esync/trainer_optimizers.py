@@ -5,6 +5,7 @@ from typing import Any
 from .exchange import WEIGHTS
 from .gluon.optimizer_trainer import OptimizerTrainer
 from .gluon.parameter_kinds import distinct
+from .gluon.reduce_on_plateau import ReduceOnPlateau
 
 
 class FurtherTrainer(OptimizerTrainer):
@@ -36,6 +37,11 @@ class FurtherTrainer(OptimizerTrainer):
             raise ValueError(
                 f"add_optimizer: parameter {shared.name} has an optimizer already, whose steps would mix with this "
                 "one's: give each optimizer parameters of its own"
+            )
+        if isinstance(self._optimizer.lr_scheduler, ReduceOnPlateau):
+            raise ValueError(
+                "add_optimizer: ReduceOnPlateau is a schedule of the trainer's own optimizer: give it to that one, or "
+                "call set_learning_rate"
             )
         self._main = main
         self.vector = f"{WEIGHTS} of optimizer {len(main.optimizers) + 1}"
@@ -102,6 +108,28 @@ class SeveralOptimizers(OptimizerTrainer):
         """The parameters of all optimizers."""
         groups = [group for optimizer in self.optimizers for group in optimizer.vectors.values()]
         return [parameter for group in groups for parameter in group]
+
+    def check_plateau(self, evaluates: str) -> None:
+        """Check that a schedule that follows the metric can do so.
+
+        Args:
+            evaluates: name of the metric that the run evaluates; "": none.
+
+        Raises:
+            ValueError: it cannot.
+        """
+        if self._plateau is not None:
+            self._plateau.check(evaluates)
+
+    @property
+    def scalars(self) -> dict[str, float]:
+        """What exchanges carry beside the algorithm's own scalars."""
+        return self._plateau.scalars if self._plateau is not None else {}
+
+    @property
+    def _plateau(self) -> ReduceOnPlateau | None:
+        scheduler = self._optimizer.lr_scheduler
+        return scheduler if isinstance(scheduler, ReduceOnPlateau) else None
 
     def _master(self, parameter: Any) -> Any:
         # A further optimizer keeps the float32 copies of its own parameters.

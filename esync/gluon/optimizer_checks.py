@@ -15,6 +15,17 @@ from .optimizer_to_rule import moving_without_gradient, rule_of, sgd_alone
 STATE_IS_THE_MODEL = (mx.optimizer.Ftrl, mx.optimizer.FTML)
 
 
+def check_unused(**arguments: Any) -> None:
+    """Check that arguments of gluon.Trainer which say how to exchange are None.
+
+    Raises:
+        ValueError: one is not.
+    """
+    for name, value in arguments.items():
+        if value is not None:
+            raise ValueError(f"{name}={value!r}: esync.Trainer exchanges in its own way; leave {name} out")
+
+
 def check_optimizer(algorithm: Algorithm, optimizer: Any, parameters: Iterable[Any]) -> None:
     """Check that the algorithm supports an optimizer.
 

@@ -7,12 +7,12 @@ parameters of these types raise an error.
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..runtime.errors import ExpectedError
+from ..runtime.errors import ExpectedError, enumeration
 from ..runtime.mxnet_import import mx
 
 
@@ -57,6 +57,15 @@ def others_of(network_parameters: Iterable[Any], trained: Iterable[Any]) -> list
     known = {id(parameter) for parameter in trained}
     others = distinct([parameter for parameter in network_parameters if id(parameter) not in known])
     return [parameter for parameter in others if parameter._data is not None or parameter._deferred_init]
+
+
+def others_warning(others: Sequence[Any]) -> str:
+    """Return what becomes of the parameters of `others_of`."""
+    return (
+        f"{len(others)} parameters of the network are not in the trainer "
+        f"({enumeration([parameter.name for parameter in others], 3)}): they begin as worker 0's on all workers, and "
+        "each exchange averages them as it does batch norm's statistics"
+    )
 
 
 def check_types(parameters: Iterable[Any], algorithm: str) -> None:
