@@ -1,7 +1,6 @@
 """A new head on a pretrained network: the base knows five classes of Fashion-MNIST, the head learns the others.
 
-Lines that differ from plain Gluon end in "# esync". Alone, which also trains the base, and on
-every device of a description:
+Lines that differ from plain Gluon end in "# esync". Alone, and on every device of a description:
 
     python examples/fine_tuning.py
     esync launch :quick -- python examples/fine_tuning.py
@@ -47,9 +46,8 @@ def pretrain(file: Path, samples: mx.gluon.data.Dataset, context: mx.Context) ->
             loss = loss_fn(net(images.as_in_context(context)), labels.as_in_context(context))
         loss.backward()
         trainer.step(len(labels))
-    unfinished = f"{file}.{os.getpid()}"
-    base.save_parameters(unfinished)
-    os.replace(unfinished, file)  # another process may be reading the file
+    base.save_parameters(f"{file}.{os.getpid()}")
+    os.replace(f"{file}.{os.getpid()}", file)  # another process may be reading the file
 
 
 def main() -> mx.gluon.Block:

@@ -17,10 +17,11 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 PAGE = "examples.md"
 #: Seconds for what takes ten on a machine with nothing else to do.
 LONG = 180
-#: Program → flags that make it short, a regular expression of its metric, and whether that falls.
-PROGRAMS = {
-    "language_model": (("--characters", "20000"), r"perplexity (\S+)", True),
-    "fine_tuning": (("--samples", "2000"), r"accuracy (\S+)", False),
+#: Program → flags that make it short, a regular expression of its metric, and whether a value shows that it has
+#: learned: without that, the perplexity is the number of characters, about 90, and the accuracy that of chance, 0.2.
+PROGRAMS: dict[str, tuple[tuple[str, ...], str, Callable[[float], bool]]] = {
+    "language_model": (("--characters", "20000"), r"perplexity (\S+)", lambda perplexity: perplexity < 35),
+    "fine_tuning": (("--samples", "2000"), r"accuracy (\S+)", lambda accuracy: accuracy > 0.4),
 }
 #: Runs the program that is named on its command line, and prints a digest of the weights.
 DIGEST = """
@@ -33,10 +34,9 @@ print("\\nweights", hashlib.sha256(weights).hexdigest())
 
 
 def check_learning(name: str, output: str) -> None:
-    """Check that the metric that a program has printed is better in the end than at first."""
-    _, pattern, falls = PROGRAMS[name]
-    first, *_, last = map(float, re.findall(pattern, output))
-    assert last < first if falls else last > first, output
+    """Check that the metric that a program has printed last shows that it has learned."""
+    _, pattern, learned = PROGRAMS[name]
+    assert learned(float(re.findall(pattern, output)[-1])), output
 
 
 def digest(output: str) -> str:
@@ -79,7 +79,7 @@ def test_example_without_these_lines_is_a_gluon_program_that_learns(tmp_path: Pa
 def test_example_alone_learns_and_goes_on_from_its_checkpoint(tmp_path: Path, name: str, resumed: bool) -> None:
     kept = {"ESYNC_CHECKPOINT_DIR": str(tmp_path / "kept"), "ESYNC_RESUME": "1"}
     output = ""
-    for epochs in range(1, 2 + resumed):
+    for epochs in (1, 2) if resumed else (2,):
         output += run(tmp_path, EXAMPLES / f"{name}.py", *PROGRAMS[name][0], "--epochs", str(epochs), **kept)
     check_learning(name, output)
     assert output.count("going on from the checkpoint") == resumed
@@ -95,7 +95,7 @@ def test_example_in_a_cluster_learns_with_equal_weights(
     file = write(tmp_path / "cluster.yaml", {**launching.description([0.03, 0.1]), "train": {}})
     processes = tmp_path / "logs" / "train" / mode / "processes"
     output = ""
-    for epochs in range(1, 2 + resumed):
+    for epochs in (1, 2) if resumed else (2,):
         program = ("python", "train.py", str(EXAMPLES / f"{name}.py"), *PROGRAMS[name][0], "--epochs", str(epochs))
         job = launch(file, "-m", mode, "--checkpoint-dir", "kept", "--resume", "--", *program)
         assert job.wait(LONG) == 0, job.output
