@@ -89,7 +89,7 @@ def test_log_without_run_keeps_nothing_that_grows():
     for number in range(50):
         trainer.log(loss=mx.nd.array([number]))
         take_steps(net, trainer, 0)
-    assert (trainer._logged, trainer.world.recorder._logged) == ([], {"loss": (24.5, 50)})
+    assert (trainer._logged._pending, trainer.world.recorder._logged) == ([], {"loss": (24.5, 50)})
 
 
 @pytest.mark.parametrize(
