@@ -63,7 +63,7 @@ def check_types(parameters: Iterable[Any], algorithm: str) -> None:
     """Check that an exchange does not round parameters that change in training.
 
     Raises:
-        UnsuitableParametersError: an exchange would round a parameter.
+        UnsuitableParametersError: it would round one.
     """
     for parameter in parameters:
         kind = np.dtype(parameter.dtype)
