@@ -32,7 +32,11 @@ STEPS = [[0, -1, 0, 0], [0.75, 0, 0, 0], [0, 0, 0, 0.4375]]
 @pytest.mark.parametrize(
     ("kind", "steps", "kept"),
     [
-        (GradientDropping, STEPS, {"residual": [[0.5, 0, 0.25, 0.125], [0, 0.05, -0.125, 0.375], [-0.1, 0.2, 0.375, 0]]}),
+        (
+            GradientDropping,
+            STEPS,
+            {"residual": [[0.5, 0, 0.25, 0.125], [0, 0.05, -0.125, 0.375], [-0.1, 0.2, 0.375, 0]]},
+        ),
         (
             SAMomentum,
             STEPS,
