@@ -1,7 +1,8 @@
 """Event files for TensorBoard, written with tensorboardX, which is not installed by default.
 
-The step of a scalar is the number of the round. Event files are in `{network}/{mode}/{host}/{device}`
-below the user's folder, like logs; each of these folders is a run in TensorBoard.
+The step of a scalar is the number of the round, or in asynchronous modes of the worker's exchange.
+Event files are in `{network}/{mode}/{host}/{device}` below the user's folder, like logs; each of
+these folders is a run in TensorBoard.
 """
 
 from collections.abc import Mapping

@@ -171,7 +171,7 @@ def summary(done: FinishedSimulation) -> list[str]:
         for device in result["devices"]:
             lines.append(
                 f"  {device['host']}/{device['device']}: {device['iterations'] / max(device['rounds'], 1):.1f} local "
-                f"iterations of {device['step_time']:g} s a round, computing {device['computing_ratio'] or 0.0:.0%}, "
+                f"iterations of {device['step_time']:g} s at a time, computing {device['computing_ratio'] or 0.0:.0%}, "
                 f"wait {device['wait']['mean']:.3f} s (longest {device['wait']['max']:.3f}), "
                 f"transfer {device['transfer']:.3f} s"
             )

@@ -429,7 +429,7 @@ from pathlib import Path
 from esync.runtime import progress
 FOLDER = {str(tmp_path)!r}
 def join():
-    progress.report_event(progress.JOINED, rank={rank}, round=0)
+    progress.report_event(progress.JOINED, rank={rank}, exchanges=0)
     Path(FOLDER, "joined").touch()
 """
     leaves = f"""
@@ -452,7 +452,7 @@ def test_supervisor_with_service_dying_after_all_workers_finished_returns_ok(tmp
     program = """
         import pathlib, time
         from esync.runtime import progress
-        progress.report_event(progress.JOINED, rank={rank}, round=0)
+        progress.report_event(progress.JOINED, rank={rank}, exchanges=0)
         if {rank} < {knowing}:
             progress.report_event(progress.FINISHED)
         pathlib.Path({folder!r}, "said-{rank}").touch()
@@ -485,7 +485,7 @@ def test_supervisor_with_worker_dying_after_its_work_starts_no_replacement(tmp_p
     program = """
         import os, signal
         from esync.runtime import progress
-        progress.report_event(progress.JOINED, rank=0, round=0)
+        progress.report_event(progress.JOINED, rank=0, exchanges=0)
         progress.report_event(progress.DONE)
         os.kill(os.getpid(), signal.SIGKILL)
     """

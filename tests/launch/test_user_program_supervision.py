@@ -12,7 +12,7 @@ from esync.launch.spec import ProcessSpec
 EVENTS = """
 from esync.runtime import progress
 def joins():
-    progress.report_event(progress.JOINED, rank=0, round=0)
+    progress.report_event(progress.JOINED, rank=0, exchanges=0)
 def leaves():
     progress.report_event(progress.FINISHED)
     progress.report_event(progress.LEFT)
@@ -80,8 +80,8 @@ def test_supervisor_replaces_program_until_the_same_error_comes_again_at_the_sam
 from pathlib import Path
 lives = len(list(Path({str(tmp_path)!r}).glob("life-*")))
 Path({str(tmp_path)!r}, f"life-{{lives}}").touch()
-progress.report_event(progress.JOINED, rank=0, round=7)
-progress.report_event(progress.FAILED, reason={errors!r}[lives], round=7 + {rounds!r}[lives])
+progress.report_event(progress.JOINED, rank=0, exchanges=7)
+progress.report_event(progress.FAILED, reason={errors!r}[lives], exchanges=7 + {rounds!r}[lives])
 raise SystemExit(1)
 """
     outcome, _ = supervise(tmp_path, program(text), restarts=2, elastic=elastic)

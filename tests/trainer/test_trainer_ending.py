@@ -159,7 +159,7 @@ def test_paused_is_no_part_of_an_iteration() -> None:
             ValueError("no such file"),
             [("abort", "worker 1: ValueError: no such file")],
             True,
-            {"kind": "failed", "reason": "ValueError: no such file", "round": 0},
+            {"kind": "failed", "reason": "ValueError: no such file", "exchanges": 0},
         ),
         (KeyboardInterrupt(), [("abort", "worker 1: interrupted (SIGINT)")], True, None),
         (InterruptedBySignalError("SIGTERM"), [("abort", "worker 1: ended by SIGTERM")], True, None),
