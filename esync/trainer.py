@@ -377,8 +377,8 @@ class Trainer(SeveralOptimizers):
         """
         if not (hasattr(loader, "__iter__") or hasattr(loader, "__getitem__")):
             raise TypeError(
-                f"trainer.batches: a {type(loader).__name__} cannot be gone through in a for statement: give it a list, "
-                "a gluon.data.DataLoader, a DataIter, or an object with __iter__"
+                f"trainer.batches: a {type(loader).__name__} cannot be gone through in a for statement: give it a "
+                "list, a gluon.data.DataLoader, a DataIter, or an object with __iter__"
             )
         batches = LoaderBatches(self, loader, begin_epoch)
         if self.checkpoints is not None:

@@ -91,7 +91,7 @@ def test_batches_of_an_object_without_iteration_are_refused_by_name():
     def generate() -> Any:
         yield "a"
 
-    with pytest.raises(TypeError, match="trainer.batches: a function cannot be gone through in a for statement"):
+    with pytest.raises(TypeError, match="a function cannot be gone through in a for statement"):
         local_trainer(make_net()).batches(generate)
 
 
