@@ -387,7 +387,13 @@ class Trainer(SeveralOptimizers, EndingMixin):
 
         Raises:
             NoBatchesError: from the iterator: the loader has no batch, or cannot be started anew.
+            TypeError: the loader cannot be gone through in a for statement.
         """
+        if not (hasattr(loader, "__iter__") or hasattr(loader, "__getitem__")):
+            raise TypeError(
+                f"trainer.batches: a {type(loader).__name__} cannot be gone through in a for statement: give it a "
+                "list, a gluon.data.DataLoader, a DataIter, or an object with __iter__"
+            )
         batches = LoaderBatches(self, loader, begin_epoch)
         if self.checkpoints is not None:
             self.checkpoints.track("loader", batches)

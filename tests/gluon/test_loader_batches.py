@@ -87,6 +87,14 @@ def test_batches_of_a_loader_without_batches_are_refused_by_name(loader, text):
         train(net, local_trainer(net, limits=Limits(rounds=3)), loader)
 
 
+def test_batches_of_an_object_without_iteration_are_refused_by_name():
+    def generate() -> Any:
+        yield "a"
+
+    with pytest.raises(TypeError, match="a function cannot be gone through in a for statement"):
+        local_trainer(make_net()).batches(generate)
+
+
 def test_batches_time_the_loading_as_get_batch():
     net = make_net()
     trainer = local_trainer(net, world=(world := World()))
