@@ -158,7 +158,7 @@ class Trainer(SeveralOptimizers):
         self._end = TrainerEnd(self, self._run, checkpoints, lambda: self._started)
         self.steps = 0
         self._on_trial = False
-        self._left_out = False  # whether a further optimizer has left its step out, and so will the rest of the iteration
+        self._left_out = False  # whether the rest of the iteration is, after a further optimizer's step
         self._follow_progress()
 
     # --- the loop ---------------------------------------------------------------------------------

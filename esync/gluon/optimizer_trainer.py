@@ -76,6 +76,8 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
             raise ValueError(
                 f"dataset_size is {dataset_size!r}, but should be the number of samples of the training set"
             )
+        if isinstance(params, list) and not params:
+            raise ValueError("params is empty, but should have the parameters that the optimizer trains")
         self.algorithm = algorithm
         self._fitted: Any = None  # the optimizer that has been fitted to the algorithm last
         self._started = False  # whether the run has begun
