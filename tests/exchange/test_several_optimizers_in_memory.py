@@ -46,10 +46,15 @@ class SteppedDevice(Device):
 
 
 class Model(TimedReplica):
-    """Two vectors of weights, whose gradients are ones."""
+    """Two vectors of weights, whose gradients are ones.
+
+    Attributes:
+        hooks: number of calls of the algorithm's hooks.
+    """
 
     def __init__(self) -> None:
         super().__init__()
+        self.hooks = 0
         self.held = Held(SIZES)
         self.write = self.held.write  # type: ignore[method-assign]
         self.statistics = Flat(self.held.vectors[STATISTICS])  # type: ignore[assignment]
@@ -62,9 +67,20 @@ class Model(TimedReplica):
         return Flat(np.ones(SIZES[vector], np.float32))
 
 
+    def call_hook(self, *arguments: Any, **options: Any) -> None:
+        self.hooks += 1
+
+
+class Contributing(SSGD):
+    """Mode sync with a hook of an algorithm of one's own."""
+
+    def before_exchange(self, model: Any) -> None:
+        pass
+
+
 def train(world: Any, chance: random.Random, each: int, rounds: int, overflows: float) -> Model:
     """Take `each` steps of a further optimizer, and one of the main one, in every iteration."""
-    algorithm, model = SSGD(), Model()
+    algorithm, model = Contributing(), Model()
 
     def part(vector: str) -> OptimizerPart:
         def hyper() -> Hyper:
@@ -155,7 +171,9 @@ def test_worker_of_a_collective_begins_an_iteration_anew_without_the_steps_taken
         return train(world, random.Random(rank), 3, 6, 0.3)
 
     with ThreadPoolExecutor(2) as pool:
-        check(list(pool.map(work, range(2), timeout=60)), 3, 6)
+        models = list(pool.map(work, range(2), timeout=60))
+    check(models, 3, 6)
+    assert [model.hooks for model in models] == [6, 6]
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2, 3, 8, 24, 61, 62, 83])
