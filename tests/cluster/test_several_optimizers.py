@@ -115,6 +115,11 @@ def test_workers_that_step_their_optimizers_in_other_orders_are_named(tmp_path: 
     assert all("committed steps of weights" in output and "to round 1" in output for output in outputs), outputs
 
 
+def test_workers_with_other_optimizers_are_named(tmp_path: Path) -> None:
+    outputs = train(tmp_path, [Plan(program, "sync", "") for program in ("metric", "single")], expected=1)
+    assert all("worker 1 does not match worker 0" in output for output in outputs), outputs
+
+
 @pytest.mark.parametrize("program", ["gan", "metric"])
 def test_two_optimizers_train_with_local_iterations(tmp_path: Path, program: str) -> None:
     plan = Plan(program, "esync", "", 6, str(tmp_path / "kept"), options={"local_iterations": 3})

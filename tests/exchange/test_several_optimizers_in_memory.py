@@ -66,7 +66,6 @@ class Model(TimedReplica):
     def gradient(self, factor: float, vector: str = WEIGHTS) -> Any:
         return Flat(np.ones(SIZES[vector], np.float32))
 
-
     def call_hook(self, *arguments: Any, **options: Any) -> None:
         self.hooks += 1
 

@@ -135,7 +135,7 @@ class Worker(TrainerStatus):
         self.algorithm = self.training  # type: ignore[assignment]
         self.replica = SimpleNamespace(further={})
         self._params = self.parameters = [Parameter(name, self._held) for name in SIZES]
-        self._optimizer = Optimizer()
+        self._optimizer, self.optimizers = Optimizer(), [self]
         self._updaters = [SimpleNamespace(states={}, states_synced={})]
         self._trained = 0  # exchanges that this slot has behind it; what checkpoints track
 
