@@ -153,6 +153,7 @@ class Trainer(SeveralOptimizers, EndingMixin):
         self.steps = 0
         self._logged = LoggedNumbers()
         self._on_trial = False
+        self._left_out = False  # whether the rest of the iteration is, after a further optimizer's step
         self._follow_progress()
 
     # --- the loop ---------------------------------------------------------------------------------
@@ -254,7 +255,8 @@ class Trainer(SeveralOptimizers, EndingMixin):
         With automatic mixed precision (`mxnet.contrib.amp`) gradients that have overflowed are not
         used. Where the optimizer runs on the workers, the local step is left out, as in Gluon.
         Otherwise nothing is sent, `abandoned` is True, and the exchange has to wait for the next
-        batch of this worker.
+        batch of this worker; where it is a further optimizer's step (`add_optimizer`), the others of
+        this iteration are left out, too, and the next iteration begins with it.
 
         Raises:
             BatchSizeError: `batch_size` is not above 0, or the samples are no whole number of 1 or
@@ -311,13 +313,18 @@ class Trainer(SeveralOptimizers, EndingMixin):
         if stale or self.finished:  # a resumed run may have nothing left to do
             self.algorithm.abandoned = True
             self._logged.clear()
+            self._left_out = stale and further is not None
             return
         gradients = self.algorithm.sends == "gradients"
         if further is None or gradients:
             self.world.recorder.end_computing(again=bool(self._further))
         if gradients:
             optimizer._check_fresh_gradients()
-        if gradients and optimizer._overflow():
+        self._left_out = self._left_out or (gradients and optimizer._overflow())
+        if self._left_out and further:
+            self.algorithm.abandoned = True
+        elif self._left_out:
+            self._left_out = False
             self.algorithm.skip()
         else:
             self.algorithm.abandoned = False

@@ -57,10 +57,15 @@ class Agreement:
             suffix = "" if optimizer.vector == WEIGHTS else f" ({optimizer.vector})"
             rules[f"rule of the servers{suffix}"] = optimizer._rule.name
             rates |= {f"{name}{suffix}": rate for name, rate in optimizer._rates().items()}
-        shapes = json.dumps([list(parameter.shape) for parameter in parameters])
+        groups = [
+            [optimizer._places[id(parameter)] for parameter in group]
+            for optimizer in optimizers
+            for group in optimizer.vectors.values()
+        ]
         model = {
             "algorithm": algorithm.name,
-            "parameter shapes": hashlib.sha256(shapes.encode()).hexdigest()[:12],
+            "parameter shapes": _digest([list(parameter.shape) for parameter in parameters]),
+            **({"parameters by optimizer, lr_mult and wd_mult": _digest(groups)} if len(groups) > 1 else {}),
             **{f"constant {name}": digest for name, digest in digests(parameters).items()},
             **algorithm.checkpoint_terms,
             **rules,
@@ -72,3 +77,7 @@ class Agreement:
         source = {**sources, **agreed_source(type(algorithm))}
         common = {**algorithm.terms, **common_rates, **size, **model, **source}
         return cls(model, common, {**own, RANDOM_NUMBERS: generator_digests()} if processes else own)
+
+
+def _digest(values: Any) -> str:
+    return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:12]

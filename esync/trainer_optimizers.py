@@ -31,6 +31,11 @@ class FurtherTrainer(OptimizerTrainer):
                 f"add_optimizer: algorithm {algorithm.name!r} {reason}: use 'esync', 'local-sgd' or 'sync' without "
                 "compression, or train all parameters with one optimizer"
             )
+        if any(optimizer is other.optimizer for other in main.optimizers):
+            raise ValueError(
+                "add_optimizer: the optimizer is another one's of this trainer, whose counts of steps would mix with "
+                "this one's: make an optimizer for each"
+            )
         super().__init__(distinct(params), optimizer, optimizer_params, algorithm, main.gradient_scale, None)
         known = {id(parameter) for parameter in main.trained_parameters}
         if shared := next((parameter for parameter in self._params if id(parameter) in known), None):

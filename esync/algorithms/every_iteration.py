@@ -48,6 +48,8 @@ class EveryIteration(Algorithm):
         """Send the gradient, and take over the new model."""
         self._prepare_gradient(batch_size)
         seconds = self._end_iteration()
+        with self.recorder.phase(self.exchange_phase):
+            self._contribute()
         result = self._exchange(lambda: self._payload(batch_size))
         self.local_iterations = 1
         self.own_seconds = seconds + result.transfer
@@ -59,7 +61,6 @@ class EveryIteration(Algorithm):
             raise RuntimeError("the algorithm has not been started")
         with self.recorder.phase(self.exchange_phase):
             replica = self.replica
-            self._contribute()
             replica.open()
             assignment = replica.assigned_since_exchange()
             if assignment is not None:

@@ -37,7 +37,8 @@ class SSGD(EveryIteration):
     def __init__(self, *values: Any, **settings: Any) -> None:
         super().__init__(*values, **settings)
         self._steps: dict[str, int] = {}  # vector → steps of its optimizer, if there are several optimizers
-        self._position = 0  # of the newest payload in this iteration
+        self._position = 0  # of the newest step in this iteration, see `Payload.position`
+        self._taken = 0  # the same, also if the iteration has begun anew since
 
     @property
     def effective_workers(self) -> float:
@@ -84,18 +85,25 @@ class SSGD(EveryIteration):
     def step(self, batch_size: int) -> None:
         """Send the gradient, and take over the new model."""
         super().step(batch_size)
+        self._position = self._taken = 0
+
+    def skip(self) -> None:
+        """See `Algorithm.skip`; the iteration begins anew, without the steps that the others have taken, too."""
+        super().skip()
         self._position = 0
 
     def step_further(self, further: OptimizerPart, batch_size: int) -> None:
         """Exchange the gradients of a further optimizer's parameters; see `Payload.position`."""
+        self._position += 1
+        if self._position <= self._taken:
+            return
+        self._taken = self._position
         with self.device.paused():
             self.result = self._exchange(lambda: self._further_payload(further, batch_size))
-        if not self.result.used:  # a replacement, which the others are ahead of in this iteration
-            self._follow_steps(self.result)
+        self._follow_steps(self.result)  # a replacement may be behind the others in this iteration
 
     def _further_payload(self, further: OptimizerPart, batch_size: int) -> Payload:
         hyper = further.hyper()
-        self._position += 1
         return Payload(
             self._gradients(further, hyper.rescale / batch_size),
             samples=0,  # the payload that ends the round has them
@@ -139,12 +147,3 @@ class SSGD(EveryIteration):
                 f"wd_mult, the servers of mode {self.name!r} cannot take that over: use a mode with local iterations"
             )
         super()._check_assignment(assignment)
-
-    def state(self) -> dict[str, Any]:
-        """Return the number of steps of each optimizer, if there are several."""
-        return dict(self._steps)
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go back to what `state` has returned; a replacement has the counts of the others."""
-        if self.exchange is not None and not self.exchange.replacement:
-            self._steps.update(state)

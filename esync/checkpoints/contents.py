@@ -4,7 +4,7 @@ The model is saved as Gluon saves it, arrays of workers and servers as NumPy doe
 `esync.Trainer`, which imports this module.
 """
 
-from collections.abc import Sequence
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +56,19 @@ def save_model(path: Path, trainer: Any) -> None:
     That of asynchronous workers is saved with the mean of their statistics.
     """
     with trainer.mean_statistics(), through_memory(path) as memory:
-        mx.nd.save(
-            str(memory), {parameter.name: stored_values(parameter).as_nd_ndarray() for parameter in trainer.parameters}
-        )
+        arrays = [stored_values(parameter).as_nd_ndarray() for parameter in trainer.parameters]
+        mx.nd.save(str(memory), dict(zip(_names(trainer), arrays, strict=True)))
+
+
+def _names(trainer: Any) -> list[str]:
+    """Return a name for each parameter of the trainer; networks that it has several of may use the same names."""
+    counts = Counter[str]()
+    names = []
+    for parameter in trainer.parameters:
+        counts[parameter.name] += 1
+        number = counts[parameter.name]
+        names.append(parameter.name if number == 1 else f"{parameter.name} {number}")
+    return names
 
 
 def further_vectors(trainer: Any) -> dict[str, np.ndarray]:
@@ -91,7 +101,7 @@ def load_model(part: Part, trainer: Any) -> None:
     these, rounded, are the weights.
     """
     saved = mx.nd.load(str(part.folder / MODEL_FILE))
-    names: Sequence[str] = [parameter.name for parameter in trainer.parameters]
+    names = _names(trainer)
     if set(names) != set(saved):
         names = list(saved)
     for parameter, name in zip(trainer.parameters, names, strict=True):

@@ -245,6 +245,7 @@ class Result:
             self.step,
             self.synchronous,
             self.samples_together or 0,
+            self.scalars,
         )
 
 

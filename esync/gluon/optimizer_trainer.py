@@ -77,10 +77,12 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
             raise ValueError(
                 f"dataset_size is {dataset_size!r}, but should be the number of samples of the training set"
             )
+        if isinstance(params, list) and not params:
+            raise ValueError("params is empty, but should have the parameters that the optimizer trains")
         self.algorithm = algorithm
         self._fitted: Any = None  # the optimizer that has been fitted to the algorithm last
         self._started = False  # whether the run has begun
-        self._begun: dict[str, list[Any]] = {}  # `vectors` of that time
+        self._begun: Any = None  # `vectors` and `multipliers` of that time
         super().__init__(params, optimizer, optimizer_params, kvstore=None)
         self.gradient_scale = gradient_scale
         self.dataset_size = dataset_size
@@ -156,7 +158,7 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
                 if self.algorithm.plain_sgd:  # which an option that has been changed could end
                     check_optimizer(self.algorithm, self._optimizer, self._params)
                 return
-        if self._started and self.vectors != self._begun:
+        if self._started and (self.vectors, self.multipliers) != self._begun:
             raise ReplacedOptimizerError(
                 "lr_mult or wd_mult of a parameter was changed during the run, or the weight decay from or to 0, but "
                 f"the servers of algorithm {self.algorithm.name!r} go on with what it began with: set them before the "
@@ -269,7 +271,7 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
 
     def begin(self) -> None:
         """Note that the run has begun."""
-        self._started, self._begun = True, self.vectors
+        self._started, self._begun = True, (self.vectors, self.multipliers)
 
     @property
     def multipliers(self) -> dict[str, tuple[float, float]]:

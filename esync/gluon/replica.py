@@ -94,7 +94,10 @@ class Replica:
         for name, count in sections.items():
             size = sum(parameter.data().size for parameter in trained(islice(remaining, count)))
             if not size:
-                raise UnsuitableParametersError("an optimizer has no parameter to train (every grad_req is 'null')")
+                raise UnsuitableParametersError(
+                    f"{name}: no parameter of this optimizer is trained (every grad_req is 'null'): leave it out, or "
+                    "set grad_req before the trainer starts"
+                )
             yield name, (start, size)
             start += size
 

@@ -10,6 +10,7 @@ import pytest
 
 import esync
 from esync.algorithms import ALGORITHMS
+from esync.exchange import ExchangeError
 from esync.runtime.mxnet_import import mx
 
 from .harness import Cluster
@@ -71,6 +72,17 @@ def test_optimizers_and_multipliers_of_mode_sync_step_with_the_mean_gradient(tmp
     assert not np.allclose(first, plain(program, ROUNDS - 1, workers=2), rtol=1e-3, atol=1e-4)
 
 
+def test_worker_that_begins_an_iteration_anew_takes_each_step_once(tmp_path: Path) -> None:
+    """It has begun with other weights than the rest; later the gradients of one optimizer overflow."""
+    plan = Plan("gan", "sync", "", ROUNDS)
+    outputs = train(tmp_path, [plan, replace(plan, others=True, overflows=(9, 20))], servers=2)
+    assert f"{ROUNDS} steps, round {ROUNDS}" in outputs[0]
+    assert f"{ROUNDS + 3} steps, round {ROUNDS}, {2 * BATCH * ROUNDS} samples" in outputs[1]
+    first, second = (np.load(tmp_path / f"{rank}.npy") for rank in range(2))
+    assert first.tobytes() == second.tobytes()
+    assert np.allclose(first, plain("gan", ROUNDS, workers=2), rtol=1e-3, atol=1e-4)
+
+
 def test_killed_run_of_two_optimizers_resumes_bit_for_bit(tmp_path: Path) -> None:
     whole = Plan("gan", "sync", "", directory=str(tmp_path / "a"))
     train(tmp_path / "whole", [whole] * 2)
@@ -103,6 +115,11 @@ def test_workers_that_step_their_optimizers_in_other_orders_are_named(tmp_path: 
     assert all("committed steps of weights" in output and "to round 1" in output for output in outputs), outputs
 
 
+def test_workers_with_other_optimizers_are_named(tmp_path: Path) -> None:
+    outputs = train(tmp_path, [Plan(program, "sync", "") for program in ("metric", "single")], expected=1)
+    assert all("worker 1 does not match worker 0" in output for output in outputs), outputs
+
+
 @pytest.mark.parametrize("program", ["gan", "metric"])
 def test_two_optimizers_train_with_local_iterations(tmp_path: Path, program: str) -> None:
     plan = Plan(program, "esync", "", 6, str(tmp_path / "kept"), options={"local_iterations": 3})
@@ -133,11 +150,44 @@ def test_algorithm_of_one_optimizer_is_named(algorithm: str, options: dict[str, 
         trainer.add_optimizer(networks()[1].collect_params(), "sgd", {"learning_rate": 0.1})
 
 
-def test_parameter_of_two_optimizers_is_named() -> None:
+def test_parameters_or_optimizer_that_another_one_has_are_refused() -> None:
     nets = networks()
-    trainer, _ = trainers_of(nets, "local")
+    trainer, further = trainers_of(nets, "local")
     with pytest.raises(ValueError, match="parameter second_dense0_bias has an optimizer already"):
         trainer.add_optimizer(nets[1].collect_params(), "sgd")
+    with pytest.raises(ValueError, match="make an optimizer for each"):
+        trainer.add_optimizer(networks()[0].collect_params(), further.optimizer)
+    with pytest.raises(ValueError, match="params is empty"):
+        trainer.add_optimizer([], "sgd")
+
+
+def test_checkpoint_of_two_networks_with_the_same_names_is_of_both(tmp_path: Path) -> None:
+    def begin(seed: int, divided: int) -> tuple[Any, list[Any]]:
+        mx.random.seed(seed)
+        layers = [mx.gluon.nn.Dense(2, in_units=2, use_bias=False, prefix="same_") for _ in range(3)]
+        for layer in layers:
+            layer.initialize()
+        checkpoints = esync.Checkpoints(tmp_path / "kept", every=1, resume=True)
+        weights = [layer.weight for layer in layers]
+        trainer = esync.Trainer(weights[:divided], "adam", algorithm="local", checkpoints=checkpoints)
+        trainers = trainer.add_optimizer(weights[divided:], "adam"), trainer
+        trainer.start()
+        return trainers, weights
+
+    trainers, weights = begin(1, 2)
+    with mx.autograd.record():
+        loss = sum(weight.data().sum() for weight in weights)
+    loss.backward()
+    for trainer in trainers:
+        trainer.step(1)
+    assert trainers[1].checkpoints.save_if_due()
+    trainers[1].close()
+    trainers, resumed = begin(2, 2)
+    trainers[1].close()
+    for one, other in zip(weights, resumed, strict=True):
+        assert one.data().asnumpy().tobytes() == other.data().asnumpy().tobytes()
+    with pytest.raises(ExchangeError, match="does not fit: parameters by optimizer, lr_mult and wd_mult"):
+        begin(2, 1)
 
 
 def test_optimizer_added_after_the_first_step_is_refused() -> None:

@@ -134,8 +134,8 @@ class Worker(TrainerStatus):
         self.training = Training(self.exchange, schedule.settings.switches)
         self.algorithm = self.training  # type: ignore[assignment]
         self.replica = SimpleNamespace(further={})
-        self._params = self.parameters = [Parameter(name, self._held) for name in SIZES]
-        self._optimizer = Optimizer()
+        self._params = self.parameters = self.trained_parameters = [Parameter(name, self._held) for name in SIZES]
+        self._optimizer, self.optimizers = Optimizer(), [self]
         self._updaters = [SimpleNamespace(states={}, states_synced={})]
         self._trained = 0  # exchanges that this slot has behind it; what checkpoints track
 

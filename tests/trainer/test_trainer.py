@@ -72,13 +72,14 @@ def test_trainer_with_lr_mult_or_wd_mult_is_refused_where_servers_take_the_steps
         esync.Trainer(net.collect_params(), optimizer, {"learning_rate": 0.1, "wd": 0.01}, algorithm=algorithm)
 
 
-def test_trainer_with_lr_mult_set_late_is_refused_where_servers_step():
+@pytest.mark.parametrize("parameters", [".*dense1_bias", ".*"])
+def test_trainer_with_lr_mult_set_late_is_refused_where_servers_step(parameters):
     net = make_net()
     weights = flat(net)
     world = steady_world(weights, rank=1)
     trainer = sgd_trainer(net, "sync", world=world)
     trainer.start()
-    net[2].bias.lr_mult = 2.0
+    net.collect_params(parameters).setattr("lr_mult", 2.0)
     backward(net, 1)
     with pytest.raises(ValueError, match="lr_mult or wd_mult of a parameter was changed during the run"):
         trainer.step(BATCH)

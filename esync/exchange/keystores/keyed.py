@@ -17,6 +17,9 @@ from ..protocol.handshake import Handshake
 from ..protocol.status import Status
 from ..protocol.store import ArraySpec, Store
 
+#: The size of messages and of the status is a multiple of this many values.
+MESSAGE_BLOCK = 1024
+
 
 class KeyedStore(Store):
     """A worker's store over a key store.
@@ -67,7 +70,9 @@ class KeyedStore(Store):
         if not self._handshake_sent:
             self._scalars = handshake.specification.scalars
             per_host = handshake.specification.per_host
-            self._message_elements = wire.message_elements(self.workers, self._scalars, per_host)
+            # Workers with other scalars, which are refused, must be able to read the reason.
+            elements = wire.message_elements(self.workers, self._scalars, per_host)
+            self._message_elements = -(-elements // MESSAGE_BLOCK) * MESSAGE_BLOCK
             self._status_type = wire.status_type(self.workers, self._scalars)
             # MXNet puts a key equal to the shard's number on that server, see
             # `layout.Layout.status_key`.

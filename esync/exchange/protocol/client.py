@@ -329,7 +329,8 @@ class ParameterServerExchange(Exchange):
                 if servers:
                     self.transfer.fetch(names, model, lengths, servers)
         wait = max(status.wait for status in statuses) + (self._host.waited if self._host is not None else 0.0)
-        return self._result(statuses, wait, max(0.0, store.now() - begun - wait))
+        deciding = starting_status(statuses) if payload.position else None
+        return self._result(statuses, wait, max(0.0, store.now() - begun - wait), deciding)
 
     def _message(self, kind: int, **fields: Any) -> dict[str, Any]:
         return {**self._fields, "kind": kind, "sequence": self.sequence, **fields}

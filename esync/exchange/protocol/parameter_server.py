@@ -185,7 +185,8 @@ class ParameterServer:
         """
         if key < self.layout.servers:
             self._status = stored
-            self.receive(*wire.unpack_message(received, self._message_type))
+            if received.nbytes >= self._message_type.itemsize:  # else of a worker with other scalars, which is refused
+                self.receive(*wire.unpack_message(received, self._message_type))
             return
         if key < 2 * self.layout.servers:
             self._mailbox = stored

@@ -67,6 +67,7 @@ class RunProgress:
     """The progress of a run.
 
     See `round_state.RoundState` for the attributes. `synchronous` is None if it never changes.
+    `scalars` are the combined ones of the newest round.
     """
 
     round: int
@@ -76,6 +77,7 @@ class RunProgress:
     step: int = 0
     synchronous: bool | None = None
     samples_together: int = 0
+    scalars: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass

@@ -262,6 +262,8 @@ class RoundState:
         if progress.synchronous is not None:
             self.synchronous = progress.synchronous
         self.samples_together = progress.samples_together
+        self.scalars.resume(progress.scalars)
+        self._combined = None
         self.elapsed = self.exchanged_at = progress.elapsed
         self._started = now - progress.elapsed
         self._check_limits()

@@ -139,6 +139,12 @@ class Scalars:
                 if name in self._sent:
                     latest[commit["rank"]] = value
 
+    def resume(self, values: Mapping[str, float]) -> None:
+        """Go on with the counts of an earlier job, the added scalars that all workers have in common."""
+        for name in self._latest.keys() & set(self._common) & values.keys():
+            self._latest[name][:] = values[name]
+            self._sent.add(name)
+
     def combined(self, ranks: Sequence[int] | np.ndarray) -> dict[str, float]:
         """Combine the latest values of these workers; NaN if none of them has sent one."""
         return {

@@ -25,7 +25,7 @@ class PerHostError(ExpectedError):
     def __init__(self, reason: str) -> None:
         super().__init__(
             f"{reason}: per_host adds up what the workers of a host exchange in rounds, which this mode does not do: "
-            "remove per_host from the description, or choose a synchronous mode"
+            "remove per_host from the description, or choose another mode ('esync', 'local-sgd', …)"
         )
 
 
