@@ -43,8 +43,8 @@ class Trainer(SeveralOptimizers, EndingMixin):
     Takes what gluon.Trainer takes, in the same order, plus the algorithm. Three things differ from
     plain Gluon over a dist_sync key store, which sums over workers: `batch_size` in `step` is this
     worker's own, and the mean over the workers is taken here; `kvstore`, `compression_params` and
-    `update_on_kvstore` stay as they are, None, because the exchange is this project's own; and
-    weights begin as rank 0's on all workers.
+    `update_on_kvstore` say nothing (`kvstore` may be "local" or "device"), because the exchange is
+    this project's own; and weights begin as rank 0's on all workers.
 
     Where the optimizer runs depends on what the algorithm sends (`Algorithm.sends`): where updates
     are sent ("esync", "local-sgd", …), or nothing ("local"), any Gluon optimizer runs on the worker
@@ -104,9 +104,9 @@ class Trainer(SeveralOptimizers, EndingMixin):
         params: Any,
         optimizer: Any,
         optimizer_params: dict[str, Any] | None = None,
-        kvstore: None = None,
+        kvstore: str | None = None,
         compression_params: None = None,
-        update_on_kvstore: None = None,
+        update_on_kvstore: bool | None = None,
         *,
         algorithm: str | Algorithm | None = None,
         limits: Limits | None = None,
@@ -301,8 +301,12 @@ class Trainer(SeveralOptimizers, EndingMixin):
         if self._started and self.algorithm.sends != "nothing":
             self.replica.check_trained(frozen_allowed=self.algorithm.sends == "updates")
         self.steps += further is None
+        if further:
+            further.steps += 1
+        elif self.steps == 1:
+            self.check_order()
         counted = self.dataset_size is not None or math.isfinite(self._limits.samples)
-        if counted and self.steps == divisor == 1 and samples is further is None:
+        if counted and self.steps == divisor == 1 and samples is None and further is None:
             log.warning("%s", ONE_SAMPLE)
         stale = False
         if not self._started:

@@ -1,5 +1,6 @@
 """The optimizers of a trainer that has several: their local steps, and their parts of an exchange."""
 
+import logging
 from typing import Any
 
 from .exchange import WEIGHTS
@@ -7,12 +8,17 @@ from .gluon.optimizer_trainer import OptimizerTrainer
 from .gluon.parameter_kinds import distinct
 from .gluon.reduce_on_plateau import ReduceOnPlateau
 
+log = logging.getLogger(__name__)
+
 
 class FurtherTrainer(OptimizerTrainer):
     """A gluon.Trainer of some of the parameters, which are exchanged with those of an esync.Trainer.
 
     It is returned by `Trainer.add_optimizer`. Its `step` belongs to the iteration that the next
     `step` of that trainer ends.
+
+    Attributes:
+        steps: calls of `step` so far in this process, trials not counted.
 
     Args:
         main: the `esync.Trainer`.
@@ -49,6 +55,7 @@ class FurtherTrainer(OptimizerTrainer):
                 "call set_learning_rate"
             )
         self._main = main
+        self.steps = 0
         self.vector = f"{WEIGHTS} of optimizer {len(main.optimizers) + 1}"
 
     def step(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
@@ -113,6 +120,14 @@ class SeveralOptimizers(OptimizerTrainer):
         """The parameters of all optimizers."""
         groups = [group for optimizer in self.optimizers for group in optimizer.vectors.values()]
         return [parameter for group in groups for parameter in group]
+
+    def check_order(self) -> None:
+        """Warn in the first iteration if this trainer's step comes before those of further optimizers."""
+        if self._further and not any(further.steps for further in self._further):
+            log.warning(
+                "the trainer's step comes before those of the optimizers added to it, and ends the iteration: their "
+                "last step of the run is left out, and a checkpoint does not have that of its round (step them first)"
+            )
 
     def check_plateau(self, evaluates: str) -> None:
         """Check that a schedule that follows the metric can do so.

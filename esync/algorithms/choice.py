@@ -18,7 +18,8 @@ def resolve_algorithm(given: str | Algorithm | None) -> Algorithm:
     algorithm = make(given or outside or DEFAULT_ALGORITHM)
     if outside and given and make(outside).name != algorithm.name:
         raise EnvironmentProblemError(
-            f"{ALGORITHM_VARIABLE} (esync launch -m) is {outside!r}, but the program gives its Trainer the algorithm "
-            f"{algorithm.name!r}: leave algorithm= out of the program where it is to be chosen from outside"
+            f"{ALGORITHM_VARIABLE} (esync launch -m, or mode in its description) is {outside!r}, but the program gives "
+            f"its Trainer the algorithm {algorithm.name!r}: leave algorithm= out of the program where it is to be "
+            f"chosen from outside, or type -m {algorithm.name}"
         )
     return algorithm

@@ -4,7 +4,7 @@ Real ones are made by `esync.trainer` and `esync.world`, simulated ones by `esyn
 same object runs on a real cluster and on a modelled one.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -52,8 +52,8 @@ class ModelReplica(ModelSink, Protocol):
     def assigned_since_sample(self) -> Assignment | None:
         """Return weights that the program has assigned since `sample_weights`, None if there are none."""
 
-    def assigned_since_exchange(self) -> Assignment | None:
-        """Return weights that differ from those that the last exchange has written.
+    def assigned_since_exchange(self, vectors: Collection[str]) -> Assignment | None:
+        """Return weights of these vectors that differ from those that the last exchange has written.
 
         The replica is open and keeps an anchor.
         """

@@ -62,11 +62,13 @@ class EveryIteration(Algorithm):
         with self.recorder.phase(self.exchange_phase):
             replica = self.replica
             replica.open()
-            assignment = replica.assigned_since_exchange()
+            payload = make_payload()
+            vectors = {name: values for name, values in replica.vectors.items() if name in payload.vectors}
+            assignment = replica.assigned_since_exchange(vectors)
             if assignment is not None:
                 self._check_assignment(assignment)
-                self.exchange.assign(values_of(replica.weights))
-            payload = make_payload()
+                for name, values in vectors.items():
+                    self.exchange.assign(values_of(values), name)
             if self.synchronous:
                 payload = replace(payload, scalars={**payload.scalars, **scalars_of(assignment)})
             try:

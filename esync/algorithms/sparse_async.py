@@ -102,7 +102,7 @@ class SparseAsync(Algorithm):
             replica = self.replica
             self._contribute()
             replica.open()
-            if (assignment := replica.assigned_since_exchange()) is not None:
+            if (assignment := replica.assigned_since_exchange(replica.vectors)) is not None:
                 raise AssignedWeightsError(
                     f"the program has assigned {assignment} between two steps, but what workers and servers send each "
                     f"other in mode {self.name!r} are differences: use 'sync', or a mode with local iterations"

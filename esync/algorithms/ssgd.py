@@ -8,7 +8,6 @@ from typing_extensions import override
 from ..exchange import WEIGHTS, Payload, Result, Source, Specification
 from ..exchange.codecs.quantization import NONE
 from ..exchange.protocol.scalars import COMMON, steps_scalar
-from .assigned_weights import AssignedWeightsError, Assignment
 from .base import Algorithm, CompressionOptions, Style
 from .context import AlgorithmContext, OptimizerPart
 from .every_iteration import EveryIteration
@@ -138,12 +137,3 @@ class SSGD(EveryIteration):
     def _follow_steps(self, result: Result) -> None:
         """Set the counts of steps to those of the others."""
         self._steps = {name: int(result.scalars.get(steps_scalar(name), count)) for name, count in self._steps.items()}
-
-    @override
-    def _check_assignment(self, assignment: Assignment) -> None:
-        if len(self.replica.vectors) > 1:
-            raise AssignedWeightsError(
-                f"the program has assigned {assignment} between two steps; with several optimizers, or with lr_mult or "
-                f"wd_mult, the servers of mode {self.name!r} cannot take that over: use a mode with local iterations"
-            )
-        super()._check_assignment(assignment)

@@ -365,13 +365,14 @@ class Exchange(Protocol):
         """Return the exact weights of the servers, flat; None: the workers have the same."""
         return None
 
-    def assign(self, weights: np.ndarray) -> None:
-        """Replace the common weights before the next payload of this worker is used.
+    def assign(self, weights: np.ndarray, vector: str = WEIGHTS) -> None:
+        """Replace the common weights of a vector before the next payload of this worker is used.
 
         Every worker of the round has to assign the same weights.
 
         Args:
             weights: flat, float32.
+            vector: its name; one of the next payload's.
         """
         raise RuntimeError("the weights cannot be assigned here")
 

@@ -11,18 +11,21 @@ from ..rules import RuleChoice
 from ..runtime.mxnet_import import mx
 from .optimizer_to_rule import moving_without_gradient, rule_of, sgd_alone
 
+#: Values of gluon.Trainer's arguments that mean nothing on one device; of others only None does.
+MEANINGLESS = {"kvstore": (None, "local", "device"), "update_on_kvstore": (None, False)}
+
 #: Optimizers that compute the weights from their state alone.
 STATE_IS_THE_MODEL = (mx.optimizer.Ftrl, mx.optimizer.FTML)
 
 
 def check_unused(**arguments: Any) -> None:
-    """Check that arguments of gluon.Trainer which say how to exchange are None.
+    """Check that arguments of gluon.Trainer which say how to exchange mean nothing on one device.
 
     Raises:
-        ValueError: one is not.
+        ValueError: one does.
     """
     for name, value in arguments.items():
-        if value is not None:
+        if value not in MEANINGLESS.get(name, (None,)):
             raise ValueError(f"{name}={value!r}: esync.Trainer exchanges in its own way; leave {name} out")
 
 

@@ -4,7 +4,7 @@ The vectors are weights, gradients and statistics. On a CPU the memory of the pa
 written directly; on a GPU, or with types other than float32, values are copied through host memory.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any
@@ -301,12 +301,16 @@ class Replica:
         self.close()
         return assignment
 
-    def assigned_since_exchange(self) -> Assignment | None:
-        """Return weights that differ from those of the last exchange in any bit; None: there are none.
+    def assigned_since_exchange(self, vectors: Collection[str]) -> Assignment | None:
+        """Return weights of these vectors that differ from those of the last exchange in any bit.
 
-        The replica must be open and have an anchor.
+        None: there are none. The replica must be open and have an anchor.
         """
         changed = self.weights.different(self._common())
+        if changed and len(self._sections) > 1:
+            ends = np.cumsum(self.weights.sizes)
+            parts = [(start, start + size) for name, (start, size) in self._sections.items() if name in vectors]
+            changed = [index for index in changed if any(start < ends[index] <= stop for start, stop in parts)]
         return self._assignment(changed) if changed else None
 
     def _assignment(self, changed: Sequence[int]) -> Assignment:

@@ -63,7 +63,7 @@ def plan(
     options = _understood(settings, typed, () if own_program else description.workers)
     remarks, processes, cluster = [], list[ProcessSpec](), {}
     if left_out:
-        remarks.append(f"of train, {', '.join(left_out)} are the built-in worker's: the program decides on them")
+        remarks.append(f"left to the program, of the description's train: {', '.join(left_out)}")
     workers: Sequence[WorkerEntry] = description.workers
     any_mode = own_program is not None and "mode" not in settings  # the program chooses the mode
     exchanges = len(workers) > 1 if any_mode else options.algorithm.sends != "nothing"

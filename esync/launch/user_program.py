@@ -159,9 +159,6 @@ def up_to_the_program(name: str) -> str:
 
 
 def cluster_settings(described: Mapping[str, Any]) -> tuple[flags.Settings, list[str]]:
-    """Return the settings of `train` that also apply to a program, and the names of the others.
-
-    The mode does not apply, because it was chosen for the training that the description describes.
-    """
-    applicable = {name: value for name, value in described.items() if name in CLUSTER_FLAGS - {"mode"}}
+    """Return the settings of `train` that also apply to a program, and the names of the others."""
+    applicable = {name: value for name, value in described.items() if name in CLUSTER_FLAGS}
     return applicable, sorted(described.keys() - applicable.keys())

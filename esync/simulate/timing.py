@@ -5,7 +5,7 @@ model, with messages as large as those of the network that it represents. The al
 (`Algorithm.before_local_step`, `after_exchange`) are not called, and their costs are not modelled.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
@@ -82,7 +82,7 @@ class TimedReplica:
     def assigned_since_sample(self) -> None:
         """Return None: nobody assigns weights."""
 
-    def assigned_since_exchange(self) -> None:
+    def assigned_since_exchange(self, vectors: Collection[str]) -> None:
         """Return None: nobody assigns weights."""
 
     def assign(self, assignment: Any) -> None:

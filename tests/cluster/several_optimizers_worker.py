@@ -130,7 +130,17 @@ def single(nets: tuple[Any, Any], trainers: Any, batch: tuple[Any, Any], between
     metric(nets, (trainers[0], None), batch)
 
 
-PROGRAMS = {"gan": gan, "metric": metric, "single": single}
+def clipped(nets: tuple[Any, Any], trainers: Any, batch: tuple[Any, Any], between: Any = None) -> None:
+    """Clip the discriminator's weights after its step, as a Wasserstein GAN does."""
+
+    def clip() -> None:
+        for parameter in nets[1].collect_params().values():
+            parameter.set_data(parameter.data().clip(-0.3, 0.3))
+
+    gan(nets, trainers, batch, clip)
+
+
+PROGRAMS = {"clipped": clipped, "gan": gan, "metric": metric, "single": single}
 
 
 def overflow(trainer: Any, number: int) -> None:

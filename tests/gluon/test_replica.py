@@ -292,7 +292,7 @@ def test_assigned_values_are_found_in_a_sample_and_in_all_values(size):
     weight.set_data(mx.nd.full((size,), 2))
     sampled = replica.assigned_since_sample()
     replica.open()
-    compared = replica.assigned_since_exchange()
+    compared = replica.assigned_since_exchange(replica.vectors)
     replica.close()
     for assignment in (sampled, compared):
         assert assignment.names == ("weight",)
@@ -307,7 +307,7 @@ def test_assigned_value_among_many_is_found_by_bits():
     replica.keep_anchor()
     weight.data()[99_999:] = -0.0
     replica.open()
-    assert replica.assigned_since_exchange() is not None
+    assert replica.assigned_since_exchange(replica.vectors) is not None
     replica.close()
 
 

@@ -94,15 +94,13 @@ def test_user_program_on_the_command_line_keeps_the_description_of_the_cluster()
     content = launching.description([0.1, 0.2], mode="sync", round_timeout=50, learning_rate=0.1)
     job = make(content, "python", "-u", "-W", "error", "own/model.py", mode="ssp")
     assert job.workers[0].command == (sys.executable, "-u", "-W", "error", "own/model.py")
-    assert job.remarks[0] == (
-        "of train, batch_size, learning_rate, mode, network are the built-in worker's: the program decides on them"
-    )
+    assert job.remarks[0] == "left to the program, of the description's train: batch_size, learning_rate, network"
     assert str(job.mode_folder) == "logs/model/ssp"
     assert (told(job)[0].round_timeout, told(job)[0].algorithm) == (50.0, "ssp")
-    assert told(make(content, "python", "a.py"))[0].algorithm is None
+    assert told(make(content, "python", "a.py"))[0].algorithm == "sync"
     content = {**cluster(0.1, 0.2, mode="sync"), "program": "python b.py"}
     assert make(content, "python", "a.py").trained == "a"
-    assert told(make(content, "python", "a.py"))[0].algorithm == "sync"  # meant for a program
+    assert told(make(content, "python", "a.py"))[0].algorithm == "sync"
 
 
 @pytest.mark.parametrize("name", ["network", "dataset", "batch_size", "local_lr", "epochs", "target_accuracy"])

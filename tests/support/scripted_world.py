@@ -79,7 +79,8 @@ class Replica:
     def assigned_since_sample(self) -> None:
         return None
 
-    assigned_since_exchange = assigned_since_sample
+    def assigned_since_exchange(self, vectors: Iterable[str]) -> None:
+        return self.assigned_since_sample()
 
     def keep_statistics(self, separate: bool) -> None:
         assert self.is_open
@@ -187,7 +188,7 @@ class ScriptedExchange(Exchange):
         standing = {"members": self.members, "needed": (0, 1, 2), "fastest": self.fastest}
         return Completed(Result(self.rounds, 0, 0, 0.5, 0.1, finished, used, **standing))
 
-    def assign(self, weights: np.ndarray) -> None:
+    def assign(self, weights: np.ndarray, vector: str = WEIGHTS) -> None:
         self.log.append(("assign", weights.tolist()))
 
     def stop(self) -> None:

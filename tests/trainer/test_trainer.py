@@ -21,9 +21,9 @@ REFUSED: list[tuple[Any, dict[str, Any] | None, dict[str, Any], str]] = [
     *(
         ("sgd", {}, {name: value}, f"{name}=.*leave {name} out")
         for name, value in {
-            "kvstore": "device",
+            "kvstore": "dist_sync",
             "compression_params": {"type": "2bit"},
-            "update_on_kvstore": False,
+            "update_on_kvstore": True,
         }.items()
     ),
     ("sgd", {}, {"algorithm": "magic"}, r"'magic'.*async, .*esync, .*sync\b"),

@@ -210,9 +210,9 @@ class CollectiveExchange(CollectiveState, Exchange):
     def rule_state(self) -> list[np.ndarray | None]:
         return self.model.state()
 
-    def assign(self, weights: np.ndarray) -> None:
+    def assign(self, weights: np.ndarray, vector: str = WEIGHTS) -> None:
         """See `Exchange.assign`; every rank has the weights."""
-        np.copyto(self.model.vector(self.model.values, WEIGHTS), weights)
+        np.copyto(self.model.vector(self.model.values, vector), weights)
 
     @override
     def version(self) -> int:

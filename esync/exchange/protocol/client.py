@@ -251,9 +251,9 @@ class ParameterServerExchange(Exchange):
         """See `Exchange.server_weights`; they are sent through the mailboxes, too."""
         return self._mailboxes.fetch_weights() if self.transfer.codecs[WEIGHTS].decoder.lossy else None
 
-    def assign(self, weights: np.ndarray) -> None:
+    def assign(self, weights: np.ndarray, vector: str = WEIGHTS) -> None:
         """See `Exchange.assign`; every worker sends the weights, because any may die before its commit."""
-        self._mailboxes.assign(weights, self.sequence + 1)
+        self._mailboxes.assign(weights, self.sequence + 1, vector)
 
     def unsent(self) -> dict[str, Any]:
         """See `Exchange.unsent`; returns name of a vector → state of its encoder."""

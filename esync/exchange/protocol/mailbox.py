@@ -43,9 +43,9 @@ class Mailboxes:
                 self._put(vector, index, count, values)
         self._put(WEIGHTS, wire.SERVER_WEIGHTS, 0, weights)
 
-    def assign(self, weights: np.ndarray, sequence: int) -> None:
-        """Replace the servers' weights before they use this worker's payload number `sequence`."""
-        self._put(WEIGHTS, wire.SERVER_WEIGHTS, sequence, weights)
+    def assign(self, weights: np.ndarray, sequence: int, vector: str = WEIGHTS) -> None:
+        """Replace the servers' weights of a vector before they use this worker's payload number `sequence`."""
+        self._put(vector, wire.SERVER_WEIGHTS, sequence, weights)
 
     def _open(self) -> None:
         if not self._opened:
