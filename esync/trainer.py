@@ -21,12 +21,11 @@ from .gluon.optimizer_trainer import OptimizerTrainer
 from .gluon.parameter_kinds import check_types, distinct, others_of, others_warning
 from .gluon.randomness import seed_mxnet
 from .gluon.replica import Replica, track_running_statistics, weights_of
-from .gluon.trial import undone
 from .runtime import progress
 from .runtime.mxnet_import import mx
 from .runtime.worker_environment import WorkerEnvironment, claim_worker, is_alone
 from .trainer_agreement import Agreement
-from .trainer_callbacks import IterationReport, TrainerCallback
+from .trainer_callbacks import IterationReport, TrainerCallback, checkpoints_of
 from .trainer_end import EndingMixin, TrainerEnd
 from .trainer_optimizers import FurtherTrainer, SeveralOptimizers
 from .world import RealWorld
@@ -127,15 +126,7 @@ class Trainer(SeveralOptimizers, EndingMixin):
         if measures:  # without end, and without a trace
             self._run, checkpoints, limits = IterationReport(), None, None
         self.check_plateau(self._run.evaluates)
-        if self._run.checkpoints is not None:
-            if checkpoints not in (None, self._run.checkpoints):
-                raise ValueError("checkpoints are given to the trainer and to its run: give them to the run only")
-            checkpoints = self._run.checkpoints
-        if checkpoints is not None and algorithm.prevents_checkpoints:
-            raise ValueError(
-                f"algorithm {algorithm.name!r} keeps no checkpoints with {algorithm.prevents_checkpoints}: they would "
-                "lose what workers have not sent yet"
-            )
+        checkpoints = checkpoints_of(self._run, checkpoints, algorithm)
         if world is None and self.algorithm.sends != "nothing":
             if is_alone():
                 self._become_local()
@@ -152,7 +143,6 @@ class Trainer(SeveralOptimizers, EndingMixin):
         self._end = TrainerEnd(self, self._run, checkpoints, lambda: self._started)
         self.steps = 0
         self._logged = LoggedNumbers()
-        self._on_trial = False
         self._left_out = False  # whether the rest of the iteration is, after a further optimizer's step
         self._follow_progress()
 
@@ -301,9 +291,7 @@ class Trainer(SeveralOptimizers, EndingMixin):
         if self._started and self.algorithm.sends != "nothing":
             self.replica.check_trained(frozen_allowed=self.algorithm.sends == "updates")
         self.steps += further is None
-        if further:
-            further.steps += 1
-        elif self.steps == 1:
+        if further is None and self.steps == 1:
             self.check_order()
         counted = self.dataset_size is not None or math.isfinite(self._limits.samples)
         if counted and self.steps == divisor == 1 and samples is None and further is None:
@@ -364,13 +352,11 @@ class Trainer(SeveralOptimizers, EndingMixin):
         dashboard and TensorBoard.
 
         Args:
-            values: numbers, or NumPy or MXNet arrays of one element. MXNet's are read at the end of
-                the step, so that nothing waits for them here. A mean that is NaN or infinite shows as
-                missing.
+            values: numbers, or NumPy or MXNet arrays of one element; MXNet's are read when the step ends.
+                A mean that is NaN or infinite shows as missing.
 
         Raises:
-            LoggedValueError: a value is no single number; or a name is the metric's, or that of
-                another value in the logs, or the 33rd.
+            LoggedValueError: a value is no single number; or a name is taken, or the 33rd.
         """
         self._logged.add(values, self._run.evaluates, kept=not self._on_trial)
 
@@ -420,22 +406,13 @@ class Trainer(SeveralOptimizers, EndingMixin):
         process also pays for building the graph; the last trial counts. Hooks of the algorithm are
         not called: what they cost is first seen in the run.
         """
-        # Refuses parameters without a shape, whose values could not be kept.
-        Replica(self.trained_parameters, self._local_step)
-        owners = [owner for optimizer in self.optimizers for owner in optimizer._state_owners]
-        device, scale = self.world.device, self._scale
-        others = self._others or others_of(self._run.network_parameters(), self.trained_parameters)
-        with undone([*self.trained_parameters, *others], owners):
-            self._on_trial = True
+        device = self.world.device
+        with self.undone(self._others or others_of(self._run.network_parameters(), self.trained_parameters)):
             mx.nd.waitall()
             begun = device.now()
-            try:
-                yield
-                mx.nd.waitall()
-                self._capability = max(device.now() - begun, getattr(device, "step_time", None) or 0.0)
-            finally:
-                self._on_trial = False
-                self._scale = scale
+            yield
+            mx.nd.waitall()
+            self._capability = max(device.now() - begun, getattr(device, "step_time", None) or 0.0)
 
     @contextmanager
     def mean_statistics(self) -> Iterator[None]:

@@ -7,6 +7,7 @@ import threading
 from dataclasses import asdict
 from typing import Any
 
+from .algorithms import Algorithm
 from .checkpoints.checkpoints import Checkpoints
 from .exchange import STATISTICS, WEIGHTS
 from .runtime import progress
@@ -61,6 +62,23 @@ class TrainerCallback:
 
     def close(self) -> None:
         """Handle the failure of this worker, which may be replaced."""
+
+
+def checkpoints_of(run: TrainerCallback, given: Checkpoints | None, algorithm: Algorithm) -> Checkpoints | None:
+    """Return the checkpoints of a run, or those that were given to its trainer.
+
+    Raises:
+        ValueError: both have some, or the algorithm keeps none.
+    """
+    if run.checkpoints is not None and given not in (None, run.checkpoints):
+        raise ValueError("checkpoints are given to the trainer and to its run: give them to the run only")
+    checkpoints = run.checkpoints or given
+    if checkpoints is not None and algorithm.prevents_checkpoints:
+        raise ValueError(
+            f"algorithm {algorithm.name!r} keeps no checkpoints with {algorithm.prevents_checkpoints}: they would "
+            "lose what workers have not sent yet"
+        )
+    return checkpoints
 
 
 class IterationReport(TrainerCallback):

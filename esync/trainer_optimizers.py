@@ -1,12 +1,16 @@
 """The optimizers of a trainer that has several: their local steps, and their parts of an exchange."""
 
 import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from .exchange import WEIGHTS
 from .gluon.optimizer_trainer import OptimizerTrainer
 from .gluon.parameter_kinds import distinct
 from .gluon.reduce_on_plateau import ReduceOnPlateau
+from .gluon.replica import Replica
+from .gluon.trial import undone
 
 log = logging.getLogger(__name__)
 
@@ -18,7 +22,7 @@ class FurtherTrainer(OptimizerTrainer):
     `step` of that trainer ends.
 
     Attributes:
-        steps: calls of `step` so far in this process, trials not counted.
+        steps: calls of `step` so far in this process.
 
     Args:
         main: the `esync.Trainer`.
@@ -71,6 +75,7 @@ class FurtherTrainer(OptimizerTrainer):
         Raises:
             BatchSizeError, JobAbortedError, ValueError: as `esync.Trainer.step`.
         """
+        self.steps += 1
         self._main.step_optimizer(self, batch_size, ignore_stale_grad)
 
     def _follow_progress(self) -> None:
@@ -84,6 +89,7 @@ class SeveralOptimizers(OptimizerTrainer):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._further: list[FurtherTrainer] = []
+        self._on_trial = False
 
     def add_optimizer(
         self, params: Any, optimizer: Any, optimizer_params: dict[str, Any] | None = None
@@ -120,6 +126,23 @@ class SeveralOptimizers(OptimizerTrainer):
         """The parameters of all optimizers."""
         groups = [group for optimizer in self.optimizers for group in optimizer.vectors.values()]
         return [parameter for group in groups for parameter in group]
+
+    @contextmanager
+    def undone(self, others: Sequence[Any]) -> Iterator[None]:
+        """Undo what an iteration within a with statement changes: weights, statistics, optimizers' states.
+
+        Args:
+            others: further parameters of the network.
+        """
+        # Refuses parameters without a shape, whose values could not be kept.
+        Replica(self.trained_parameters, self._local_step)
+        owners = [owner for optimizer in self.optimizers for owner in optimizer._state_owners]
+        scale, self._on_trial = self._scale, True
+        try:
+            with undone([*self.trained_parameters, *others], owners):
+                yield
+        finally:
+            self._on_trial, self._scale = False, scale
 
     def check_order(self) -> None:
         """Warn in the first iteration if this trainer's step comes before those of further optimizers."""
