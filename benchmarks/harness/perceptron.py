@@ -90,7 +90,7 @@ class Copy(TimedReplica):
         self.weights, self.statistics = Vector(net.values, net.sizes), Vector(np.zeros(0, np.float32), [])
         self.size = net.values.size
 
-    def gradient(self, factor: float) -> Any:
+    def gradient(self, factor: float, vector: str = WEIGHTS) -> Any:
         """Return the gradient of the last batch."""
         return Vector(self.net.slope, self.net.sizes, factor)
 

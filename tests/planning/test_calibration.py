@@ -162,7 +162,7 @@ def test_typed_program_takes_the_place_of_the_described_training(tmp_path: Path)
     content = cluster(train={"mode": "esync", "network": "lenet", "batch_size": 16, "log_dir": "here"})
     found = Measurement({0: device(0.1), 1: device(0.1)})
     description = Case(tmp_path, content).calibrate(found, program=("python", "train.py"))
-    assert description.train == {"log_dir": "here"}
+    assert description.train == {"mode": "esync", "log_dir": "here"}
 
 
 def test_flags_that_the_times_depend_on_are_written_down(tmp_path: Path) -> None:

@@ -174,7 +174,7 @@ class Invariants:
 
     def _check_round(self, worker: AnyWorker, payload: Payload) -> None:
         """Check that rounds advance by one; of a worker that nobody waits for, by one or more."""
-        nonce, round_ = worker.exchange.store.nonce, worker.round
+        nonce, round_ = worker.exchange.store.nonce, worker.exchanges
         before = self._rounds.get(nonce)
         if before is not None and (round_ <= before if payload.control.in_later_round else round_ != before + 1):
             raise InvariantError(f"worker {worker.rank} went from round {before} to round {round_}")

@@ -66,7 +66,12 @@ class Training:
     def __init__(self, exchange: ParameterServerExchange, switches: bool) -> None:
         self.exchange, self._switches = exchange, switches
         self.result: Result | None = None
-        self.round, self.exchanged = 0, False
+        self.exchanges, self.exchanged = 0, False
+
+    @property
+    def round(self) -> int:
+        """Rounds of the run, as of the last exchange."""
+        return self.result.round if self.result is not None else 0
 
     @property
     def synchronous(self) -> bool:
@@ -84,7 +89,7 @@ class Training:
         """The common model is there."""
         self.result = result
         shared = self.synchronous and not self._switches
-        self.round = result.round if shared else self.exchange.exchanges
+        self.exchanges = result.round if shared else self.exchange.exchanges
 
     def take_part(self) -> None:
         """An exchange begins."""
@@ -95,7 +100,7 @@ class Training:
         """An exchange is over."""
         self.result = result
         shared = self.synchronous and not self._switches
-        self.round = result.round if shared else self.round + result.used
+        self.exchanges = result.round if shared else self.exchanges + result.used
         self.exchanged = result.used
 
     state, restore = Algorithm.state, Algorithm.restore
