@@ -39,7 +39,7 @@ class TrainerStatus:
 
         In modes with rounds it is the number of the newest round that the worker has taken part in.
         """
-        return self.algorithm.exchanges
+        return self.algorithm.exchange_count
 
     @property
     def members(self) -> tuple[int, ...]:

@@ -140,7 +140,7 @@ class Algorithm(ABC):
             use one.
         instead_of_state_server: what to do where the mode needs one and there is none.
         compression: of the messages that carry weights.
-        exchanges: exchanges of this worker's slot, with those of replaced workers; in modes with
+        exchange_count: exchanges of this worker's slot, with those of replaced workers; in modes with
             rounds, the number of the newest round that it has taken part in; local: iterations.
         local_iterations: local iterations of the round under way, or of the one that the last step
             has ended.
@@ -188,7 +188,7 @@ class Algorithm(ABC):
         self.options = self.Options.of(*values, **settings)
         if isinstance(self.options, CompressionOptions):
             self.compression = self.options.compression
-        self.exchanges = 0
+        self.exchange_count = 0
         self.local_iterations = 0
         self.exchanged = False
         self.abandoned = False
@@ -257,7 +257,7 @@ class Algorithm(ABC):
         In modes with rounds it is that of rounds, otherwise that of this slot's exchanges,
         including those of replaced workers.
         """
-        return self.exchanges
+        return self.exchange_count
 
     @property
     def round(self) -> int:
@@ -266,7 +266,7 @@ class Algorithm(ABC):
 
     @property
     def counts_exchanges(self) -> bool:
-        """Whether `exchanges` may differ from `round`, because workers exchange on their own."""
+        """Whether `exchange_count` may differ from `round`, because workers exchange on their own."""
         return not self.synchronous or self.switches_synchrony
 
     def updates_of(self, vector: str) -> int:
@@ -540,7 +540,7 @@ class Algorithm(ABC):
         replica.open()
         self.result = exchange.begin(self._vectors(), replica)
         replica.close()
-        self.exchanges = self.result.round if self.synchronous else exchange.exchanges
+        self.exchange_count = self.result.round if self.synchronous else exchange.exchanges
 
     def _vectors(self) -> dict[str, Any]:
         """Return the vectors of this worker's replica that are exchanged."""
@@ -575,7 +575,7 @@ class Algorithm(ABC):
         """Count a finished exchange, and call `after_exchange`; the replica must be closed."""
         self.learning_rates = 0.0
         self.result = result
-        self.exchanges = result.round if self.synchronous else self.exchanges + result.used
+        self.exchange_count = result.round if self.synchronous else self.exchange_count + result.used
         self.exchanged = result.used
         if type(self).after_exchange is not Algorithm.after_exchange:
             with self.recorder.phase(self.exchange_phase):

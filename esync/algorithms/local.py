@@ -59,9 +59,9 @@ class Local(Algorithm):
         self._round_state.stop()
 
     def _report(self, used: bool) -> None:
-        """Set exchanges and result from how far the run is."""
+        """Set count and result from how far the run is."""
         state = self._round_state
-        self.exchanges = state.round
+        self.exchange_count = state.round
         self.result = Result(
             state.round,
             state.version,

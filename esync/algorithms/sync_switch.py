@@ -295,7 +295,7 @@ class SyncSwitch(EveryIteration):
                 )
         super()._begin(exchange)
         self._follow()
-        self.exchanges = exchange.exchanges
+        self.exchange_count = exchange.exchanges
 
     def _payload(self, batch_size: int) -> Payload:
         """Return the gradient with this segment's hyper-parameters, and the leader's requests."""
@@ -362,11 +362,11 @@ class SyncSwitch(EveryIteration):
         """Send the gradient, receive the new model, and switch if the servers do."""
         if self.plan is None or self.result is None or self.exchange is None:
             raise RuntimeError("the algorithm has not been started")
-        before, result = self.exchanges, self.result
+        before, result = self.exchange_count, self.result
         self.left_out = result.excluded if self.synchronous else ()
         self.abandoned = self.exchange.rank in self.left_out
         super().step(batch_size)
-        self.exchanges = before + self.exchanged
+        self.exchange_count = before + self.exchanged
         if self._straggler_client is not None and self.plan.at(result.samples, result.samples_together).synchronous:
             self._straggler_client.step(self.own_seconds)
         self._follow()
