@@ -66,7 +66,7 @@ class Training:
     def __init__(self, exchange: ParameterServerExchange, switches: bool) -> None:
         self.exchange, self._switches = exchange, switches
         self.result: Result | None = None
-        self.exchanges, self.exchanged = 0, False
+        self.exchange_count, self.exchanged = 0, False
 
     @property
     def round(self) -> int:
@@ -89,7 +89,7 @@ class Training:
         """The common model is there."""
         self.result = result
         shared = self.synchronous and not self._switches
-        self.exchanges = result.round if shared else self.exchange.exchanges
+        self.exchange_count = result.round if shared else self.exchange.exchanges
 
     def take_part(self) -> None:
         """An exchange begins."""
@@ -100,7 +100,7 @@ class Training:
         """An exchange is over."""
         self.result = result
         shared = self.synchronous and not self._switches
-        self.exchanges = result.round if shared else self.exchanges + result.used
+        self.exchange_count = result.round if shared else self.exchange_count + result.used
         self.exchanged = result.used
 
     state, restore = Algorithm.state, Algorithm.restore
