@@ -1,5 +1,6 @@
 """Programs with several optimizers, alone against plain Gluon, and on real clusters."""
 
+import re
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -117,7 +118,7 @@ def test_workers_that_step_their_optimizers_in_other_orders_are_named(tmp_path: 
 
 def test_workers_with_other_optimizers_are_named(tmp_path: Path) -> None:
     outputs = train(tmp_path, [Plan(program, "sync", "") for program in ("metric", "single")], expected=1)
-    assert all("worker 1 does not match worker 0" in output for output in outputs), outputs
+    assert all(re.search(r"worker \d does not match worker \d", output) for output in outputs), outputs
 
 
 @pytest.mark.parametrize("program", ["gan", "metric"])
