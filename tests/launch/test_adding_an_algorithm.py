@@ -103,7 +103,7 @@ def test_documented_algorithm_trains_resumes_and_is_plotted(folder: Path, launch
         assert facts["clipped"] == sum(GROWING)  # those of the first run were in the checkpoint
     assert iterations(folder / "logs") == [GROWING] * 3
 
-    assert "Growing rounds: 18 rounds" in run(folder, "logs_tools.summarize", *commands("logs_tools.summarize"))
+    assert "Growing rounds: 18 round files" in run(folder, "logs_tools.summarize", *commands("logs_tools.summarize"))
     run(folder, "logs_tools.plot", *commands("logs_tools.plot"))
     assert (folder / "logs/lenet/growing/Growing-rounds.json").exists()
     report = json.loads((folder / "logs/lenet/figures/speedup.json").read_text())
