@@ -146,6 +146,16 @@ class Hyper:
     rescale: float  # multiplies the gradient
     gradient_scale: float = 1.0  # the product is this multiple of the mean gradient of a batch
 
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields of a `Payload` with a gradient; `rescale` is in its values."""
+        return {
+            "learning_rate": self.learning_rate,
+            "momentum": self.momentum,
+            "weight_decay": self.weight_decay,
+            "gradient_scale": self.gradient_scale,
+        }
+
 
 @dataclass(frozen=True)
 class OptimizerPart:

@@ -115,10 +115,7 @@ class EveryIteration(Algorithm):
         hyper = self.context.hyper()
         return Payload(
             samples=batch_size,
-            learning_rate=hyper.learning_rate,
-            momentum=hyper.momentum,
-            weight_decay=hyper.weight_decay,
-            gradient_scale=hyper.gradient_scale,
+            **hyper.fields,
             **self._with_statistics(self._gradient_vectors(hyper.rescale / batch_size)),
         )
 

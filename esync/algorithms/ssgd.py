@@ -106,10 +106,7 @@ class SSGD(EveryIteration):
         return Payload(
             self._gradients(further, hyper.rescale / batch_size),
             samples=0,  # the payload that ends the round has them
-            learning_rate=hyper.learning_rate,
-            momentum=hyper.momentum,
-            weight_decay=hyper.weight_decay,
-            gradient_scale=hyper.gradient_scale,
+            **hyper.fields,
             wanted=further.vectors.keys(),
             scalars=self._count_step(further),
             position=self._position,

@@ -43,7 +43,6 @@ class LoggedNumbers:
         """Add the pending numbers to the round."""
         for name, value in self._pending:
             recorder.log(name, _number(name, value))
-        self.clear()
 
     def clear(self) -> None:
         """Forget the pending numbers."""

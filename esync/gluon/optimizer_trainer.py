@@ -82,7 +82,7 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
         self.algorithm = algorithm
         self._fitted: Any = None  # the optimizer that has been fitted to the algorithm last
         self._started = False  # whether the run has begun
-        self._begun: Any = None  # `vectors` and `multipliers` of that time
+        self._begun: Any = None  # `_groups` of that time
         super().__init__(params, optimizer, optimizer_params, kvstore=None)
         self.gradient_scale = gradient_scale
         self.dataset_size = dataset_size
@@ -158,7 +158,7 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
                 if self.algorithm.plain_sgd:  # which an option that has been changed could end
                     check_optimizer(self.algorithm, self._optimizer, self._params)
                 return
-        if self._started and (self.vectors, self.multipliers) != self._begun:
+        if self._started and self._groups != self._begun:
             raise ReplacedOptimizerError(
                 "lr_mult or wd_mult of a parameter was changed during the run, or the weight decay from or to 0, but "
                 f"the servers of algorithm {self.algorithm.name!r} go on with what it began with: set them before the "
@@ -255,14 +255,25 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
 
         They are several where servers step, and parameters differ in lr_mult or wd_mult.
         """
-        if self.algorithm.sends != "gradients" or self.algorithm.needs_one_optimizer:
-            return {self.vector: self._params}
+        return {self._name(number, key): group for number, (key, group) in enumerate(self._groups.items())}
+
+    @property
+    def multipliers(self) -> dict[str, tuple[float, float]]:
+        """Name of each of these vectors → multipliers of its learning rate and weight decay."""
+        return {self._name(number, key): key for number, key in enumerate(self._groups)}
+
+    @property
+    def _groups(self) -> dict[tuple[float, float], list[Any]]:
+        """The multipliers of each vector → its parameters."""
+        if self.algorithm.sends != "gradients":
+            return {(1.0, 1.0): self._params}
         first = next(iter(trained(self._params)), self._params[0])
+        together = bool(self.algorithm.needs_one_optimizer)
         groups: dict[tuple[float, float], list[Any]] = {self._multipliers_of(first): []}
         for parameter in self._params:
-            key = self._multipliers_of(first if parameter.grad_req == "null" else parameter)
+            key = self._multipliers_of(first if together or parameter.grad_req == "null" else parameter)
             groups.setdefault(key, []).append(parameter)
-        return {self._name(number, key): group for number, (key, group) in enumerate(groups.items())}
+        return groups
 
     @property
     def part(self) -> OptimizerPart:
@@ -271,16 +282,7 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
 
     def begin(self) -> None:
         """Note that the run has begun."""
-        self._started, self._begun = True, (self.vectors, self.multipliers)
-
-    @property
-    def multipliers(self) -> dict[str, tuple[float, float]]:
-        """Name of each of these vectors → multipliers of its learning rate and weight decay."""
-        if self.algorithm.sends != "gradients":
-            return {self.vector: (1.0, 1.0)}
-        return {
-            name: self._multipliers_of(next(iter(trained(group)), group[0])) for name, group in self.vectors.items()
-        }
+        self._started, self._begun = True, self._groups
 
     def _multipliers_of(self, parameter: Any) -> tuple[float, float]:
         return float(parameter.lr_mult), float(parameter.wd_mult) if self._optimizer.wd else 1.0

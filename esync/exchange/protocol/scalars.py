@@ -8,6 +8,7 @@ scalar but a field of its own, because it is an exact integer.
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -118,8 +119,11 @@ class Scalars:
         advice = ADVICE
         if steps := {name: pair for name, pair in differences.items() if name.startswith(steps_scalar(""))}:
             differences, advice = steps, "step the optimizers in the same order, and equally often, on all workers"
-        parts = [f"{name.replace('_', ' ')} {pair[0]}, not {pair[1]}" for name, pair in differences.items()]
-        text = "; ".join(parts).replace("not", f"but worker {other['rank']}", 1)
+        conjunctions = chain([f"but worker {other['rank']}"], repeat("not"))
+        text = "; ".join(
+            f"{name.replace('_', ' ')} {value}, {conjunction} {expected}"
+            for conjunction, (name, (value, expected)) in zip(conjunctions, differences.items(), strict=False)
+        )
         return f"worker {commit['rank']} committed {text} to round {number}: {advice}"
 
     def terms(self, commits: Sequence[Any]) -> Any:

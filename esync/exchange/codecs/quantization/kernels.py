@@ -198,22 +198,26 @@ def _pack_block(values: np.ndarray, unit: np.float32, codes: np.ndarray) -> None
         values[half - 1] = last - np.float32(multiple) * unit
 
 
+@njit(inline="always")
+def _encode(values: np.ndarray, most: np.uint32, codes: np.ndarray) -> Any:
+    """Write the codes of a block whose largest magnitude has these bits; return its unit."""
+    unit = _unit(most)
+    if unit:
+        _pack_block(values, unit, codes)
+    else:
+        codes[:] = 0x88
+    return unit
+
+
 @compiled
 def to_four_bits(values: np.ndarray, block: int, units: np.ndarray, codes: np.ndarray) -> Any:
     """Write units and codes of values, and subtract the packed values; return whether all are finite."""
     for number in range(units.size):
         part = values[number * block : (number + 1) * block]
-        most = np.uint32(0)
-        for index in range(part.size):
-            most = max(most, np.float32(part[index]).view(np.uint32) & MAGNITUDE)
+        most = largest_bits(part)
         if most >= INFINITE:
             return False
-        units[number] = unit = _unit(most)
-        written = codes[number * block // 2 : (number + 1) * block // 2]
-        if unit:
-            _pack_block(part, unit, written)
-        else:
-            written[:] = 0x88
+        units[number] = _encode(part, most, codes[number * block // 2 : (number + 1) * block // 2])
     return True
 
 
@@ -221,20 +225,11 @@ def to_four_bits(values: np.ndarray, block: int, units: np.ndarray, codes: np.nd
 def gather_four_bits(values: np.ndarray, more: np.ndarray, block: int, units: np.ndarray, codes: np.ndarray) -> Any:
     """Add `more` to the values first; see `to_four_bits`."""
     for number in range(units.size):
-        part, added = values[number * block : (number + 1) * block], more[number * block : (number + 1) * block]
-        most = np.uint32(0)
-        for index in range(part.size):
-            total = part[index] + added[index]
-            part[index] = total
-            most = max(most, np.float32(total).view(np.uint32) & MAGNITUDE)
+        part = values[number * block : (number + 1) * block]
+        most = gather(part, more[number * block : (number + 1) * block])
         if most >= INFINITE:
             return False
-        units[number] = unit = _unit(most)
-        written = codes[number * block // 2 : (number + 1) * block // 2]
-        if unit:
-            _pack_block(part, unit, written)
-        else:
-            written[:] = 0x88
+        units[number] = _encode(part, most, codes[number * block // 2 : (number + 1) * block // 2])
     return True
 
 
@@ -249,20 +244,15 @@ def step_by_four_bits(values: np.ndarray, others: np.ndarray, block: int, units:
     for number in range(units.size):
         exact, common = values[number * block : (number + 1) * block], others[number * block : (number + 1) * block]
         difference = scratch[: exact.size]
-        most = np.uint32(0)
         for index in range(exact.size):
-            apart = exact[index] - common[index]
-            difference[index] = apart
-            most = max(most, np.float32(apart).view(np.uint32) & MAGNITUDE)
+            difference[index] = exact[index] - common[index]
+        most = largest_bits(difference)
         if most >= INFINITE:
             return False
-        units[number] = unit = _unit(most)
         written = codes[number * block // 2 : (number + 1) * block // 2]
+        units[number] = unit = _encode(difference, most, written)
         if unit:
-            _pack_block(difference, unit, written)
             _add_block(written, unit, common)
-        else:
-            written[:] = 0x88
     return True
 
 
