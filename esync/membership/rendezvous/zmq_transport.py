@@ -155,7 +155,7 @@ class ZMQTransport:
         now = time.monotonic()
         servers = {node.address for node in nodes if node.role == SERVER}  # they cannot be replaced
         patience = {address: config.PEER_GONE if address in servers else self._patience for address in gone}
-        if any(node.address not in gone for node in nodes):  # otherwise no member waits for another one
+        if connected:  # otherwise no member waits for another one
             self._registry.give_up({node for node in gone if self._detector.missing(node, now) >= patience[node]})
         self._notice_desertion(now)
         self._contacts.keep(self._registry.everyone())

@@ -89,6 +89,16 @@ def test_scheduler_misses_no_server_when_everyone_has_left() -> None:
         well(process, port)
 
 
+def test_scheduler_misses_no_server_beside_a_worker_that_it_has_never_seen_connected() -> None:
+    """Both leave at once, after the scheduler has looked at the server only."""
+    with running_scheduler(1, 1, altered(SLOW)) as (process, port):
+        with FakeNode(port, SERVER) as server:
+            time.sleep(0.6)
+            with FakeNode(port, WORKER) as worker:
+                complete(server, worker)
+        assert process.wait(30) == 0, process.stderr.read()
+
+
 #: Registrations that are wrong in one way each.
 WRONG = {
     "a host that nobody knows": unchecked(host="no-such-host.invalid"),
