@@ -13,6 +13,12 @@ BATCH_SIZE = 64  # samples of one iteration on one device
 SEED = 0
 OPTIMIZER = "sgd"
 MOMENTUM = 0.0
+AUTOMATIC_MOMENTUM = 0.9  # with --momentum auto
+# What --momentum auto multiplies learning rates by. With 1 − m = 0.1 gradients move the weights as far as without
+# momentum; the mean of several workers' updates allows more (measured: results/fastest-device/README.md).
+AUTOMATIC_MOMENTUM_RATE = 0.2
+AUTOMATIC_MOMENTUM_SCALING = "linear"  # and --lr-scaling
+PROGRAM_SCALING = "sqrt"  # that of a program with such a preset, whose optimizer may normalize gradients
 WEIGHT_DECAY = 0.0  # relative to the mean gradient of a batch
 
 # --- learning rates -------------------------------------------------------------------------------
@@ -30,14 +36,20 @@ OUTER_MOMENTUM = 0.0  # Nesterov's, on the mean update; 0: none
 RUN_AHEAD = 1000  # local iterations that a worker may do while an exchange is under way, with --overlap
 OVERLAP_STATISTICS_KEPT = 0.9  # share of batch norm's statistics that an iteration keeps: Gluon's own momentum
 LOCAL_ITERATIONS = 10  # of every worker in every round, where nobody asks a state server
-AUTO_EXCHANGE_SHARE = 0.2  # share of a round that an exchange may take where its interval is automatic, without overlap
+AUTO_EXCHANGE_SHARE = 0.2  # share of a round that an exchange may take where its interval is automatic …
+AUTO_EXCHANGE_SHARE_OVERLAPPED = 0.5  # … and with overlap, where the rest of the round hides it
 AUTO_MAX_ITERATIONS = 1000  # local iterations of a round that an automatic interval may ask for
-AUTO_WINDOW = 5  # rounds whose median times an automatic interval goes by
+AUTO_WINDOW = 5  # rounds whose times an automatic interval goes by
 FEDPROX_MU = 0.01  # mode fedprox, relative to the mean gradient; the paper tries 0.001, 0.01, 0.1 and 1
 DYLU_LOCAL_ITERATIONS = 50  # mode dylu: of the fastest worker between two exchanges
 STALENESS = 3  # mode ssp: iterations that a worker may be ahead of the slowest
 DILOCO_GLOBAL_LR = 0.7  # as its authors found best, as the next one
 DILOCO_OUTER_MOMENTUM = 0.9
+
+# --- batches by speed -----------------------------------------------------------------------------
+BATCH_WINDOW = 9  # iterations of which a worker reports the median time
+BATCH_GAIN = 0.1  # share by which the slowest iteration has to be longer than necessary before batches are divided anew
+BATCH_WORKERS = 64  # most workers whose batches are divided anew: messages grow with their number
 
 # --- batch norm's statistics in asynchronous modes ------------------------------------------------
 STATISTICS = "mean"  # of all workers' latest; rank0: rank 0's own, as published
@@ -95,6 +107,8 @@ DEFAULT_GPU_ID = 0
 
 # --- evaluation and logs --------------------------------------------------------------------------
 EVAL_DURATION = 1  # evaluate every that many rounds, on rank 0
+WEIGHT_AVERAGES = ("none", "polynomial")  # what is evaluated: the newest weights, or an average
+WEIGHT_AVERAGE = "none"
 FOLLOW_PATIENCE = 600.0  # seconds without a new checkpoint after which python -m esync.evaluate ends
 EVALUATION_RESTARTS = 3  # times that rank 0 starts its evaluating process again after it was killed
 EVALUATION_STILL = 10.0  # seconds without any processor time after which that process counts as hung
@@ -156,13 +170,14 @@ LEASE_FORGETTING = 0.1  # how fast the shortest of its iterations is forgotten, 
 RESET_PATIENCE = 10.0  # seconds, beyond an iteration, that the slowest may take to take a new model over
 CAPABILITY_SMOOTHING = 0.3  # weight of the newest iteration in the smoothed seconds per iteration
 EXCHANGE_SHARE = 0.1  # of a round: the most that an exchange takes, with --slowest-iterations auto …
-EXCHANGE_SHARE_OVERLAPPED = 0.5  # … and with --overlap, where it is hidden as long as the iterations last as long
+EXCHANGE_SHARE_OVERLAPPED = 1 / 3  # … and with --overlap, where a shorter one delays updates less
+ROUND_ITERATIONS = 8  # of the fastest worker, in a round whose exchange is short; also the spread of speeds in a tier
 SLOWEST_ITERATIONS_MAX = 128  # that --slowest-iterations auto chooses
-SLOWEST_ITERATIONS_SPARE = 0.25  # share by which a round may be longer than it need be before it is made shorter
-TIER_RATIO = 4.0  # iterations of one tier last up to this many times as long as those of its fastest worker
-TIER_HYSTERESIS = 0.2  # share by which a worker has to be beyond that limit before it changes its tier
-LEAVE_OUT_SHARE = 0.01  # of the summed speed: the least with which a worker takes part, with --leave-out auto
-LEAVE_OUT_HYSTERESIS = 0.5  # share by which one that is left out has to be above that before it comes back
+NOISE_SCALE = 100.0  # gradient noise scale where none is measured, in batches; with more delay a worker is left out
+AUTOMATIC_GAIN = 0.05  # share of progress for which other workers are chosen
+AUTOMATIC_SPARE = 0.25  # share by which an automatic setting may be off before another one is chosen
+TIER_HYSTERESIS = 0.2  # share by which a worker has to be beyond the limit of its tier before it changes it
+LEAVE_OUT_HYSTERESIS = 0.5  # share by which its speed has to exceed that limit before it comes back
 LEAVE_OUT_PROBE = 30.0  # seconds between two iterations by which a worker that is left out measures its speed
 
 # --- cluster --------------------------------------------------------------------------------------
@@ -251,7 +266,8 @@ PLAN_COMMITS = 600  # … so that a commit of each worker in each round makes no
 PLAN_COLLECTIVE_WORKERS = 32  # collectives of more workers are not tried: their messages grow with the square
 PLAN_STEADY = 0.01  # … until samples/s change by less than that share, …
 PLAN_EVENTS = 40_000  # … or a simulation has had more events than that
-PLAN_EQUAL = 0.04  # methods of a class whose samples/s differ by less than that share count as equally fast
+PLAN_EQUAL = 0.04  # methods of a class whose samples/s differ by less than that share count as equally fast; …
+PLAN_PRESET = 0.1  # … a preset, which adapts when speeds change, up to this share: the error of a plan
 PLAN_COLLECTIVE = 1.5  # speeds of collectives have been predicted up to that many times too high
 PLAN_BUSY = 0.9  # share of the devices' speed from which on nothing else is a bottleneck
 PLAN_SHOWN = 3  # methods of each class that the table shows, beside those without further flags

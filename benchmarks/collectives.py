@@ -199,7 +199,7 @@ def simulated_server(ranks: int, size: int) -> float:
         wire: Mapping[str, int] | None = {WEIGHTS: size // 4, STATISTICS: 0}
 
         def start(self, rank: int, world: Any) -> Any:
-            return TimedTrainer(SSGD(), world, Limits(rounds=2), 1e-3), TimedIteration(1)
+            return TimedTrainer(SSGD(), world, Limits(rounds=2), 1e-3), TimedIteration(lambda: 1)
 
     workers = tuple(WorkerModel(rank, f"host-{rank}", "gpu0", DeviceModel(1e-3)) for rank in range(ranks))
     cluster = ClusterModel(

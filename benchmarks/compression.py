@@ -181,8 +181,8 @@ class CountedExchanges:
     def _count_payload(self, encoder: Encoder) -> None:
         write = encoder.write
 
-        def counted(values: Source | Sparse, buffer: GetBuffer) -> Iterator[PackedArray]:
-            arrays, spent = write(values, buffer), 0.0
+        def counted(values: Source | Sparse, buffer: GetBuffer, compression: int = 0) -> Iterator[PackedArray]:
+            arrays, spent = write(values, buffer, compression), 0.0
             while True:
                 begun = time.thread_time()
                 array = next(arrays, None)
@@ -197,10 +197,10 @@ class CountedExchanges:
     def _count_answer(self, decoder: Decoder) -> None:
         read = decoder.read
 
-        def counted(server: int, arrays: Iterable[np.ndarray], length: int, model: ModelSink) -> None:
+        def counted(server: int, arrays: Iterable[np.ndarray], form: int, model: ModelSink) -> None:
             arrived = list(arrays)
             begun = time.thread_time()
-            read(server, arrived, length, model)
+            read(server, arrived, form, model)
             self.took["answer"].append(time.thread_time() - begun)
 
         decoder.read = counted  # type: ignore[method-assign]

@@ -1,103 +1,165 @@
-"""How much sooner than the fastest device alone are all devices at an accuracy?
+"""Is `--preset fast`, without a further flag, ever slower than what an expert would have chosen?
 
-    python benchmarks/fastest_device.py --tune [--cluster NAME] [--data iid|niid]
-    python benchmarks/fastest_device.py [--seeds 3]
+    python benchmarks/fastest_device.py --tune [--cluster NAME]
+    python benchmarks/fastest_device.py [--cluster NAME] [--seeds 5] [--jobs 1] [--budget CORE-HOURS] [--list]
 
-What a user would do instead of training on unequal devices is to train on the fastest one. So
-`--mode local` on it, synchronous SGD, ESync as published, and `--preset fast` each train a narrow
-ResNet-18 in virtual time, and the times to three accuracies are compared. Evaluations take no
-virtual time. Exchanges take what they take with the full ResNet-18.
+On each cluster of CLUSTERS, a narrow ResNet-18 trains in virtual time with real gradients; steps and
+messages take what they take with the full ResNet-18, evaluations take no time. Times to three
+accuracies are compared:
 
-Clusters: the paper's (four GPUs and two processors on two hosts, 1 Gbit/s); `equal`, its four GPUs
-only, with 10 Gbit/s; `demo`, the devices of clusters/demo.yaml. The most that can be gained is the
-sum of the devices' speeds over the fastest one's.
+* `local`: the fastest device alone with all of the data. It is run on a device of 0.03 s; another
+  device's times are in proportion. `averaged`: the same with `--weight-average polynomial`.
+* `sync` and `esync`, as published.
+* `constants`: the preset as it was, with eight iterations of the slowest and 2 bits.
+* `best`: the best of a grid of interval × compression × devices that take part, 4 to 10 settings.
+* `fast`: the preset.
 
-`--tune` tries learning rates and momentum of every method with seed 0 on 55,000 of the training
-images, and tests on the other 5,000. Chosen is the setting with the lowest geometric mean of the
-times to the three accuracies; one that is not reached counts as twice the time of the run. The runs
-that are reported have the seeds 1, 2 and so on, all training images, and the test set.
+`--tune` tries the settings of each method with seed 0 on 55,000 of the training images, and tests on
+the other 5,000. Chosen is the setting with the lowest geometric mean of the times to the accuracies;
+one that is not reached counts as twice the time of the run. The runs that are reported have the seeds
+1, 2 and so on, all training images, and the test set. `--network resnet18-v1` reports ResNet-18 itself.
 
-`--data niid` divides the data by class, trains with group norm, and looks at lower accuracies; a
-device alone has all of the data.
-
-`--limits` measures what holds the preset back, with one seed: each of its parts taken away, and
-exchanges that cost nothing.
-
-A run that is done is not done again; `--out` has runs.json and table.md.
+A run that is done is not done again; `--out` has runs.json and a table for each cluster.
 """
 
 import argparse
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
 from typing import Any
 
 from harness import program
 from harness.figures import markdown_table, spread, time_to, write_table
 from harness.held_out import TUNING_SEED, write_held_out
-from harness.paper_runs import (
-    BATCH_SIZE,
-    EVALUATION,
-    GRADIENT,
-    NARROW,
-    OVERHEAD,
-    TEST_IMAGES,
-    narrow_cluster,
-)
-from harness.simulations import PARTITIONS, RATE, carry_out, listed, results, simulate, within_budget
+from harness.paper_runs import BATCH_SIZE, EVALUATION, GRADIENT, NARROW, OVERHEAD, TEST_IMAGES, narrow_cluster
+from harness.simulations import RATE, carry_out, listed, results, simulate, within_budget
 from harness.simulations import parser as simulation_parser
 
 from esync.runtime.errors import ExpectedError
 
-#: Accuracies whose times are compared, by kind of data.
-TARGETS = {"iid": (0.85, 0.88, 0.90), "niid": (0.7, 0.75, 0.8)}
-#: Further flags by kind of data: batch norm's statistics do not fit data by class.
-FLAGS = {"iid": (), "niid": ("--normalization=group",)}
-ALONE = "local"
-PRESET = "fast"
+#: Accuracies whose times are compared.
+TARGETS = (0.85, 0.88, 0.90)
+ALONE, AVERAGED, BEST, PRESET = "local", "averaged", "best", "fast"
+#: Methods of one device.
+ONE_DEVICE = (ALONE, AVERAGED)
+#: Seconds of a batch on the device of the runs of `local`.
+ALONE_STEP = 0.03
+#: Compressions of the grid.
+COMPRESSIONS = ("fp16", "2bit")
 
 
 @dataclass(frozen=True)
-class Method:
-    """A way to train.
+class Cluster:
+    """A cluster.
 
     Attributes:
-        flags: of the simulation.
-        tried: learning rates, as multiples of the published one, and momenta.
-        every: rounds between two evaluations.
-        seconds: of virtual time at most; ten times as many on the devices of the demonstration.
-        throughput: samples of all workers in a second of virtual time, for the plan.
-        changes: of the cluster's description.
+        steps: seconds of a batch on each device.
+        devices: devices of a host, in order.
+        bandwidth: of each host.
+        intervals: the grid's iterations of the slowest device in a round without the slow ones: about 4, 8
+            and 16 of the fastest device, where the devices allow it.
+        slow: ranks that a part of the grid leaves out, if any.
+        slow_intervals: the grid's iterations of the slowest device in a round with the slow ones.
     """
 
+    steps: tuple[float, ...]
+    devices: int
+    bandwidth: str
+    intervals: tuple[int, ...]
+    slow: tuple[int, ...] = ()
+    slow_intervals: tuple[int, ...] = ()
+
+    @cached_property
+    def speed(self) -> float:
+        """Samples per second of all devices together."""
+        return sum(BATCH_SIZE / step for step in self.steps)
+
+    @property
+    def limit(self) -> float:
+        """Speed of all devices over that of the fastest one."""
+        return self.speed * min(self.steps) / BATCH_SIZE
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """What a description has of this cluster."""
+        workers = [
+            {
+                "host": f"host{rank // self.devices}",
+                "device": f"gpu{rank % self.devices}",
+                "simulate": {"step_time": step},
+            }
+            for rank, step in enumerate(self.steps)
+        ]
+        return {"hosts": {}, "workers": workers, "network": {"bandwidth": self.bandwidth, "latency": "0.2ms"}}
+
+
+_PAPER = (0.03, 0.03, 3.5, 0.03, 0.03, 3.5)
+CLUSTERS = {
+    "paper": Cluster(_PAPER, 3, "1Gbit", (4, 8, 16), (2, 5), (1,)),
+    "paper-100Mbit": Cluster(_PAPER, 3, "100Mbit", (8, 16, 32), (2, 5), (1,)),
+    "equal": Cluster((0.03,) * 4, 2, "10Gbit", (4, 8, 16)),
+    "generations": Cluster((0.02,) * 4 + (0.06,) * 4, 2, "10Gbit", (4, 8, 16), (4, 5, 6, 7), (1, 3)),
+    "pair": Cluster((0.03, 0.3), 1, "1Gbit", (1, 2)),
+    "spread": Cluster(tuple(0.03 * k for k in range(1, 9)), 1, "1Gbit", (1, 2, 4), (4, 5, 6, 7), (1, 2)),
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The flags of a method that are tried.
+
+    Attributes:
+        name: as part of a run's name.
+        flags: of the simulation.
+        interval: iterations of the slowest device in a round.
+    """
+
+    name: str
     flags: tuple[str, ...]
-    tried: tuple[tuple[float, float], ...]
-    every: int
-    seconds: float
-    throughput: float
-    changes: Mapping[str, Any] = field(default_factory=dict)
+    interval: int = 1
 
 
-_RATES = ((1, 0.0), (2, 0.0), (4, 0.0), (8, 0.0), (1, 0.9))
-_PER_HOST = {"per_host": True}
-METHODS = {
-    ALONE: Method(("--mode=local",), ((0.5, 0.0), (1, 0.0), (2, 0.0), (4, 0.0), (1, 0.9)), 32, 300, 2133),
-    "sync": Method(("--mode=sync",), _RATES, 20, 3600, 59),
-    "esync": Method(("--mode=esync",), _RATES, 1, 150, 3700),
-    PRESET: Method(("--preset=fast",), ((4, 0.0), (8, 0.0), (0.5, 0.9), (1, 0.9), (2, 0.9)), 4, 90, 7700, _PER_HOST),
-}
-#: What is taken away from the preset to see what it brings: name → further flags, further changes.
-LIMITS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
-    "whole": ((), {}),
-    "free exchanges": (("--free-network",), {}),
-    "no overlap": (("--no-overlap",), {}),
-    "fp16 instead of 2bit": (("--compression=fp16",), {}),
-    "all devices take part": (("--leave-out=none",), {}),
-    "not per host": ((), {"per_host": False}),
-    "uniform weights": (("--weighting=uniform",), {}),
-    "statistics estimated anew": (("--reestimate-statistics=4000",), {}),
-}
+def _rates(*pairs: tuple[float, float], mode: str) -> list[Setting]:
+    rate = "--learning-rate" if mode in ("local", "sync") else "--local-lr"
+    return [
+        Setting(
+            f"x{factor:g}-m{momentum:g}", (f"--mode={mode}", f"{rate}={RATE * factor:g}", f"--momentum={momentum:g}")
+        )
+        for factor, momentum in pairs
+    ]
+
+
+def _tiered(interval: int, compression: str, slow: Sequence[int] = (), leave_out: bool = True) -> Setting:
+    """Return a setting of mode tiered."""
+    out = "none" if not leave_out else ",".join(map(str, slow)) or "none"
+    flags = ("--mode=tiered", f"--leave-out={out}", f"--slowest-iterations={interval}", f"--compression={compression}")
+    name = f"h{interval}-{compression}{'-all' if slow and not leave_out else ''}"
+    return Setting(name, (*flags, "--overlap", "--momentum=0.9"), interval)
+
+
+def settings(method: str, cluster: Cluster) -> list[Setting]:
+    """Return the settings of a method that are tried on a cluster."""
+    if method == ALONE:
+        return _rates((0.5, 0), (1, 0), (2, 0), (4, 0), (1, 0.9), mode="local")
+    if method == AVERAGED:
+        average = ("--weight-average=polynomial",)
+        return [replace(s, flags=(*s.flags, *average)) for s in _rates((0.5, 0), (1, 0), (2, 0), mode="local")]
+    if method in ("sync", "esync"):
+        return _rates((1, 0), (4, 0), (1, 0.9), mode=method)
+    if method == "constants":
+        return [_tiered(8, "2bit", cluster.slow)]
+    if method == BEST:
+        fast, whole = product(cluster.intervals, COMPRESSIONS), product(cluster.slow_intervals, COMPRESSIONS)
+        return [_tiered(*pair, cluster.slow) for pair in fast] + [
+            _tiered(*pair, cluster.slow, leave_out=False) for pair in whole
+        ]
+    return [Setting("preset", ("--preset=fast",))]
+
+
+METHODS = (*ONE_DEVICE, "sync", "esync", "constants", BEST, PRESET)
 
 
 @dataclass(frozen=True)
@@ -105,137 +167,155 @@ class SpeedRun:
     """One simulation.
 
     Attributes:
-        cluster: "paper", "equal" or "demo".
+        cluster: key of CLUSTERS.
         method: one of METHODS.
-        data: "iid" or "niid".
+        setting: of the method.
         seed: seed of data and weights.
-        factor: multiple of the published learning rate.
-        momentum: of the local steps.
         held_out: whether it is tested on training images that are kept back.
-        without: one of LIMITS.
         network: its name.
     """
 
     cluster: str
     method: str
-    data: str
+    setting: Setting
     seed: int
-    factor: float
-    momentum: float
     held_out: bool = False
-    without: str = "whole"
     network: str = NARROW
 
     @property
     def name(self) -> str:
         """Stem of its files."""
         more = "-held-out" if self.held_out else ""
-        more += f"-{self.without.replace(' ', '-')}" if self.without != "whole" else ""
         more += f"-{self.network}" if self.network != NARROW else ""
-        return f"{self.cluster}-{self.method}-{self.data}-x{self.factor:g}-m{self.momentum:g}-seed{self.seed}{more}"
+        return f"{self.cluster}-{self.method}-{self.setting.name}-seed{self.seed}{more}"
 
     def words(self, given: argparse.Namespace) -> list[str]:
         """Return the command line."""
-        method = METHODS[self.method]
-        flags, changes = LIMITS[self.without]
-        file = narrow_cluster(self.cluster, {**method.changes, **changes}, given.out)
-        rate = "--learning-rate" if self.method in (ALONE, "sync") else "--local-lr"
-        words = [*method.flags, *flags, f"--network={self.network}", f"{rate}={RATE * self.factor:g}"]
-        words += [f"--momentum={self.momentum:g}", f"--seed={self.seed}", f"--partition={PARTITIONS[self.data]}"]
-        words += [*FLAGS[self.data], f"--eval-duration={method.every}", f"--max-time={self.seconds:g}"]
-        words += [f"--target-accuracy={TARGETS[self.data][-1]}", "--no-logs"]
+        changes = CLUSTERS[self.cluster].changes
+        if self.method in ("constants", BEST):
+            changes["per_host"] = CLUSTERS[self.cluster].devices > 1
+        file = narrow_cluster(self.cluster, changes, given.out)
+        words = [*self.setting.flags, f"--network={self.network}", f"--seed={self.seed}"]
+        words += [f"--eval-duration={self.every}", f"--max-time={self.seconds:g}"]
+        words += [f"--target-accuracy={TARGETS[-1]}", "--no-logs"]
         return simulate(file, self, given.out, *words, held_out=self.held_out)
 
     @property
+    def every(self) -> int:
+        """Return the rounds between two evaluations: some 24 iterations of the slowest device that takes part."""
+        if self.method == "sync":
+            return 20
+        return {ALONE: 32, AVERAGED: 32, "esync": 1, PRESET: 6}.get(self.method, max(1, 24 // self.setting.interval))
+
+    @property
     def seconds(self) -> float:
-        """Return the virtual seconds after which it ends."""
-        return METHODS[self.method].seconds * (10 if self.cluster == "demo" else 1)
+        """Return the virtual seconds after which it ends: those in which the devices do 700,000 samples."""
+        if self.method in ONE_DEVICE:
+            return 300
+        most = 700_000 / CLUSTERS[self.cluster].speed
+        return most * (40 if self.method == "sync" else 2 if self.cluster == "paper-100Mbit" else 1.2)
 
     def planned(self) -> float:
-        """Return the core-seconds that it costs by estimate."""
-        method, seconds = METHODS[self.method], self.seconds
-        evaluated = TEST_IMAGES * seconds if self.method != "sync" else TEST_IMAGES * seconds / 130
-        samples = seconds * method.throughput
-        return OVERHEAD * GRADIENT[self.network] * (samples + EVALUATION * evaluated) / BATCH_SIZE
+        """Return the core-seconds that it costs by estimate, at most."""
+        samples = 640_000 if self.method in ONE_DEVICE else 210_000 if self.method == "sync" else 700_000
+        return OVERHEAD * GRADIENT[self.network] * samples * (1 + EVALUATION * TEST_IMAGES / 10_000) / BATCH_SIZE
 
 
 def cluster_of(given: argparse.Namespace, method: str) -> str:
-    """Return the cluster of a method's runs: one GPU alone is the same in both clusters that have four."""
-    return "paper" if method == ALONE and given.cluster == "equal" else given.cluster
+    """Return the cluster of a method's runs: one device alone is run on the paper's."""
+    return "paper" if method in ONE_DEVICE else str(given.cluster)
 
 
 def tuning(given: argparse.Namespace, method: str) -> list[SpeedRun]:
-    """Return the runs that find a method's learning rate and momentum."""
-    settings = (cluster_of(given, method), method, given.data, TUNING_SEED)
-    return [SpeedRun(*settings, *each, held_out=True) for each in METHODS[method].tried]
+    """Return the runs that choose a method's setting."""
+    cluster = cluster_of(given, method)
+    return [
+        SpeedRun(cluster, method, setting, TUNING_SEED, held_out=True)
+        for setting in settings(method, CLUSTERS[cluster])
+    ]
 
 
-def score(result: Mapping[str, Any], targets: Sequence[float], seconds: float) -> float:
+def score(result: Mapping[str, Any], seconds: float) -> float:
     """Return the geometric mean of the times to the targets; a target that was not reached counts twice the time."""
-    return statistics.geometric_mean(min(time_to(result, target), 2 * seconds) for target in targets)
+    return statistics.geometric_mean(min(time_to(result, target), 2 * seconds) for target in TARGETS)
 
 
-def tuned(given: argparse.Namespace, method: str) -> tuple[float, float] | None:
-    """Return the best multiple of the rate and momentum; None: not all have been tried."""
+def tuned(given: argparse.Namespace, method: str) -> Setting | None:
+    """Return the best setting of a method; None: not all have been tried."""
     finished, runs = results(given.out), tuning(given, method)
+    if len(runs) == 1:
+        return runs[0].setting
     if any(run.name not in finished for run in runs):
         return None
-    best = min(runs, key=lambda run: score(finished[run.name], TARGETS[given.data], run.seconds))
-    return best.factor, best.momentum
+    return min(runs, key=lambda run: score(finished[run.name], run.seconds)).setting
 
 
 def reported(given: argparse.Namespace) -> list[SpeedRun]:
     """Return the runs of the table: those methods that are tuned, seed by seed."""
     chosen = {name: tuned(given, name) for name in given.methods}
-    found = [
-        SpeedRun(cluster_of(given, name), name, given.data, seed, *best, network=given.network)
+    return [
+        SpeedRun(cluster_of(given, name), name, setting, seed, network=given.network)
         for seed in range(TUNING_SEED + 1, TUNING_SEED + 1 + given.seeds)
-        for name, best in chosen.items()
-        if best is not None
+        for name, setting in chosen.items()
+        if setting is not None
     ]
-    if given.limits:
-        return [replace(run, without=each) for run in found if run.method == PRESET for each in LIMITS]
-    return found
+
+
+def times(given: argparse.Namespace, run: SpeedRun, result: Mapping[str, Any]) -> list[float]:
+    """Return the seconds to the targets, of one device alone those of the cluster's fastest."""
+    scale = min(CLUSTERS[given.cluster].steps) / ALONE_STEP if run.method in ONE_DEVICE else 1.0
+    return [scale * time_to(result, target) for target in TARGETS]
 
 
 def table(given: argparse.Namespace) -> str:
-    """Return the times to the accuracies in Markdown, and how much sooner than the fastest device alone they are."""
-    finished, targets = results(given.out), TARGETS[given.data]
-    heads = ["method", "rate", "momentum", "seeds"]
-    for target in targets:
+    """Return the times to the accuracies in Markdown, beside the fastest device alone and the best of the grid."""
+    finished = results(given.out)
+    heads = ["method", "setting", "seeds"]
+    for target in TARGETS:
         heads += [f"seconds to {target:g}", "alone ÷ this"]
-    times: dict[tuple[str, str, float, float], list[list[float]]] = {}
+    measured: dict[tuple[str, str], dict[int, list[float]]] = {}
     for run in reported(given):
         if run.name in finished:
-            key = run.method, run.without, run.factor, run.momentum
-            times.setdefault(key, []).append([time_to(finished[run.name], target) for target in targets])
-    alone = next((list(zip(*seeds, strict=True)) for key, seeds in times.items() if key[0] == ALONE), None)
+            seconds = times(given, run, finished[run.name])
+            measured.setdefault((run.method, run.setting.name), {})[run.seed] = seconds
+    alone = next((seeds for (method, _), seeds in measured.items() if method == ALONE), None)
+    best = next((seeds for (method, _), seeds in measured.items() if method == BEST), None)
     rows = []
-    for (method, without, factor, momentum), seeds in times.items():
-        cells = [method if without == "whole" else without, f"× {factor:g}", f"{momentum:g}", str(len(seeds))]
-        for index, values in enumerate(zip(*seeds, strict=True)):
+    for (method, setting), seeds in measured.items():
+        cells = [method, setting, str(len(seeds))]
+        for index in range(len(TARGETS)):
+            values = [seconds[index] for seconds in seeds.values()]
             missed = values.count(math.inf)
             cells.append(f"missed by {missed} of {len(values)}" if missed else spread(values, 1))
-            ratio = statistics.fmean(alone[index]) / statistics.fmean(values) if alone else math.nan
+            ratio = statistics.fmean(s[index] for s in alone.values()) / statistics.fmean(values) if alone else math.nan
             cells.append("–" if missed or not math.isfinite(ratio) else f"{ratio:.2f}")
-        rows.append(cells)
-    return markdown_table(heads, rows)
+        rows.append([*cells, against(seeds, best)])
+    return markdown_table([*heads, "this ÷ best"], rows)
+
+
+def against(seeds: Mapping[int, Sequence[float]], best: Mapping[int, Sequence[float]] | None) -> str:
+    """Return the geometric mean over common seeds and accuracies of the times over those of the grid's best."""
+    if best is None:
+        return "–"
+    pairs = [pair for seed in seeds.keys() & best.keys() for pair in zip(seeds[seed], best[seed], strict=True)]
+    ratios = [one / other for one, other in pairs if math.isfinite(one) and math.isfinite(other)]
+    if not ratios or len(ratios) < len(pairs):
+        return "–"
+    return f"{statistics.geometric_mean(ratios):.2f}"
 
 
 def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the options of this program."""
-    parser = simulation_parser(__doc__, "fastest-device", 3, "how many are reported")
-    parser.add_argument("--cluster", choices=("paper", "equal", "demo"), default="paper")
-    parser.add_argument("--data", choices=tuple(TARGETS), default="iid")
+    parser = simulation_parser(__doc__, "fastest-device", 5, "how many are reported")
+    parser.add_argument("--cluster", choices=tuple(CLUSTERS), default="paper")
     parser.add_argument(
         "--network",
         choices=tuple(GRADIENT),
         default=NARROW,
         help="of the runs that are reported (default: %(default)s)",
     )
-    parser.add_argument("--methods", nargs="+", choices=tuple(METHODS), default=list(METHODS), metavar="METHOD")
-    parser.add_argument("--tune", action="store_true", help="find learning rates and momenta")
-    parser.add_argument("--limits", action="store_true", help="take the preset's parts away, one at a time")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS), metavar="METHOD")
+    parser.add_argument("--tune", action="store_true", help="choose the settings")
     return parser.parse_args(words)
 
 
@@ -254,10 +334,9 @@ def main() -> int:
     if given.tune:
         for name in given.methods:
             best = tuned(given, name)
-            print(f"{name}: not all tried" if best is None else f"{name}: rate × {best[0]:g}, momentum {best[1]:g}")
+            print(f"{name}: not all tried" if best is None else f"{name}: {best.name}")
         return 0 if succeeded else 1
-    name = f"table-{given.cluster}-{given.data}{'-limits' if given.limits else ''}.md"
-    write_table(given.out / name, table(given))
+    write_table(given.out / f"table-{given.cluster}.md", table(given))
     return 0 if succeeded else 1
 
 

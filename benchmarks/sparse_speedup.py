@@ -104,7 +104,7 @@ class MeasuredEncoder(UncompressedEncoder):
         super().__init__(layout, 0)
         self._pieces = pieces
 
-    def sizes(self, server: int) -> list[int]:
+    def sizes(self, server: int, compression: int = 0) -> list[int]:
         """See `Encoder.sizes`."""
         return self._pieces
 
@@ -116,7 +116,7 @@ class MeasuredDecoder(UncompressedDecoder):
         super().__init__(layout, 0)
         self._pieces = pieces
 
-    def answer_sizes(self, server: int) -> list[int]:
+    def answer_sizes(self, server: int, form: int) -> list[int]:
         """See `Decoder.answer_sizes`."""
         return self._pieces
 
@@ -138,7 +138,7 @@ class MeasuredNumerics:
     def start(self, rank: int, world: SimulatedWorld) -> tuple[TimedTrainer, TimedIteration]:
         """See `simulation.Numerics.start`."""
         trainer = TimedTrainer(ASGD(), world, Limits(rounds=ROUNDS), world.simulated.step_time)
-        return trainer, TimedIteration(1)
+        return trainer, TimedIteration(lambda: 1)
 
 
 def simulated(workers: int, gigabits: float, cost: Cost) -> float:

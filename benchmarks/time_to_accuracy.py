@@ -14,7 +14,7 @@ ESync's settings: the published one; the same with batch norm's statistics weigh
 estimated anew from 4,000 training images; exchanges in float16 with all weighted by samples, with
 overlap, without it, and without it and with statistics estimated anew; one exchange of each host
 (`per_host`), as published and in float16 with all weighted by samples. Besides, `--preset fast` with
-one exchange of each host and momentum 0.9. Sequential SGD trains on the fastest device alone, with
+one exchange of each host. Sequential SGD trains on the fastest device alone, with
 all data.
 
 A run that is done is not done again; `--out` has runs.json and table.md.
@@ -85,7 +85,7 @@ SETTINGS: dict[str, tuple[tuple[str, ...], tuple[int, ...], float, int]] = {
         200,
         2000,
     ),
-    "preset-fast-per-host": (("--preset=fast", "--momentum=0.9"), (1,), 90, 1200),
+    "preset-fast-per-host": (("--preset=fast",), (1,), 90, 1200),
     "sync": (("--mode=sync",), (1, 2, 4, 8), 3600, 500),
     "local": (("--mode=local", "--eval-duration=5"), (1, 2, 4, 8), 600, 300),
 }

@@ -36,7 +36,6 @@ from esync.algorithms.registry import ALGORITHMS, flags_of, options_of, register
 from esync.arguments.presets import PRESETS  # noqa: E402
 from esync.gluon.optimizer_to_rule import KNOWN, RULES_OF_RMSPROP, options_of_rule  # noqa: E402
 from esync.rules import RULES, STATE_VECTORS, make_rule  # noqa: E402
-from esync.simulate.roundwise import simulation as roundwise  # noqa: E402
 
 BLOCK = re.compile(r"(<!-- generated: (?P<name>[^>]+?) -->\n)(?P<text>.*?)(<!-- end generated -->)", re.DOTALL)
 NONE = "–"
@@ -184,7 +183,7 @@ def combinations(page: Path) -> str:
     """Return the table of what the modes can be combined with."""
     return table(
         [
-            *("`--mode`", "state server", "`--elastic`", "`--checkpoint-dir`", "`--collective`"),
+            *("`--mode`", "state server", "`--elastic`", "`--collective`"),
             "simulated without gradients",
         ],
         grouped(
@@ -192,9 +191,8 @@ def combinations(page: Path) -> str:
                 f"`{name}`",
                 _state_server(each),
                 yes(each.elastic),
-                yes(not each.prevents_checkpoints),
                 yes(each.serverless),
-                NONE if each.needs_gradients else "round by round" if each in roundwise.ALGORITHMS else "yes",
+                yes(not each.needs_gradients),
             ]
             for name, each in built_in().items()
         ),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from . import algorithms, data, world
     from .checkpoints.checkpoints import Checkpoints
     from .exchange.protocol.round_state import Limits
+    from .gluon.batch_sampler import BatchSampler
     from .gluon.common_lr_scheduler import CommonLRScheduler
     from .gluon.randomness import reseed
     from .gluon.reduce_on_plateau import ReduceOnPlateau
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from .training.run import Run
 
 __all__ = [
+    "BatchSampler",
     "Checkpoints",
     "CommonLRScheduler",
     "EstimatorHandler",
@@ -61,6 +63,7 @@ __all__ = [
 #: Public name → the module that defines it. Names are imported when they are asked for, because
 #: most need MXNet.
 _MODULES = {
+    "BatchSampler": "gluon.batch_sampler",
     "Checkpoints": "checkpoints.checkpoints",
     "CommonLRScheduler": "gluon.common_lr_scheduler",
     "EstimatorHandler": "training.estimator_handler",

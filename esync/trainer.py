@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from .algorithms import Algorithm, AlgorithmContext, NoCheckpoints, World, make
 from .algorithms.choice import DEFAULT_ALGORITHM, resolve_algorithm
@@ -126,7 +127,7 @@ class Trainer(SeveralOptimizers, EndingMixin):
         if measures:  # without end, and without a trace
             self._run, checkpoints, limits = IterationReport(), None, None
         self.check_plateau(self._run.evaluates)
-        checkpoints = checkpoints_of(self._run, checkpoints, algorithm)
+        checkpoints = checkpoints_of(self._run, checkpoints)
         if world is None and self.algorithm.sends != "nothing":
             if is_alone():
                 self._become_local()
@@ -177,13 +178,7 @@ class Trainer(SeveralOptimizers, EndingMixin):
             check_types(self.parameters, self.algorithm.name)
         real = isinstance(self.world, RealWorld)  # other worlds have their workers in one process
         agreement = Agreement.of(
-            self.algorithm,
-            self.parameters,
-            self.optimizers,
-            self.dataset_size,
-            self._agreement,
-            self._sources,
-            processes=real,
+            self.algorithm, self.parameters, self.optimizers, self.dataset_size, self._agreement, self._sources, real
         )
         if self.checkpoints is not None:
             self.checkpoints.bind(self, agreement.model)
@@ -320,6 +315,8 @@ class Trainer(SeveralOptimizers, EndingMixin):
             self.algorithm.skip()
         else:
             self.algorithm.abandoned = False
+            if further is None:
+                self.algorithm.begin_step(count)
             try:
                 with optimizer._divided(divisor, count):
                     if further:
@@ -386,11 +383,6 @@ class Trainer(SeveralOptimizers, EndingMixin):
             NoBatchesError: from the iterator: the loader has no batch, or cannot be started anew.
             TypeError: the loader cannot be gone through in a for statement.
         """
-        if not (hasattr(loader, "__iter__") or hasattr(loader, "__getitem__")):
-            raise TypeError(
-                f"trainer.batches: a {type(loader).__name__} cannot be gone through in a for statement: give it a "
-                "list, a gluon.data.DataLoader, a DataIter, or an object with __iter__"
-            )
         batches = LoaderBatches(self, loader, begin_epoch)
         if self.checkpoints is not None:
             self.checkpoints.track("loader", batches)
@@ -418,6 +410,9 @@ class Trainer(SeveralOptimizers, EndingMixin):
     def mean_statistics(self) -> Iterator[None]:
         """Let the network have the common model within a with statement, to evaluate or save it.
 
+        Where rank 0 averages the common models (`esync.Run(weight_average="polynomial")`), its network has
+        the average.
+
         For instance: `with trainer.mean_statistics(): net.save_parameters(…)`. Asynchronous workers
         keep batch-norm statistics of their own, which suit their own data. Within the with
         statement the network of rank 0 has the mean of all workers' latest statistics, as of its
@@ -428,7 +423,7 @@ class Trainer(SeveralOptimizers, EndingMixin):
         if not self._started:
             yield
             return
-        with self.replica.with_mean_statistics():
+        with self.replica.holding(self.replica.evaluated):
             yield
 
     @contextmanager
@@ -441,6 +436,12 @@ class Trainer(SeveralOptimizers, EndingMixin):
         """
         with self.world.device.paused(), self.world.recorder.paused():
             yield
+
+    @override
+    def batch_size(self, batch_size: int) -> int:
+        if not self._started and not self._on_trial and self.world.step_times:
+            self.start()
+        return self._run.batch_size(self, super().batch_size(batch_size))
 
     # --- helpers ----------------------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ import threading
 from dataclasses import asdict
 from typing import Any
 
-from .algorithms import Algorithm
 from .checkpoints.checkpoints import Checkpoints
 from .exchange import STATISTICS, WEIGHTS
 from .runtime import progress
@@ -16,6 +15,8 @@ from .runtime.phase_timer import ITERATION_TIMES
 
 #: First iterations that do not count where a program is measured: MXNet builds the graph in them.
 WARM_UP_ITERATIONS = 2
+#: Iterations of a measured program with one batch size, before those with the other.
+ITERATIONS_PER_SIZE = 4
 #: Seconds from one report of a program that is measured to the next.
 REPORT_EVERY = 0.25
 
@@ -49,6 +50,10 @@ class TrainerCallback:
     def train_begin(self, trainer: Any) -> None:
         """Handle the beginning: the trainer has found the other workers."""
 
+    def batch_size(self, trainer: Any, batch_size: int) -> int:
+        """Return the size of the next batch, where the trainer would choose `batch_size`."""
+        return batch_size
+
     def batch_end(self, trainer: Any) -> None:
         """Handle the end of a step; the time that this takes is not counted as computing."""
 
@@ -64,25 +69,23 @@ class TrainerCallback:
         """Handle the failure of this worker, which may be replaced."""
 
 
-def checkpoints_of(run: TrainerCallback, given: Checkpoints | None, algorithm: Algorithm) -> Checkpoints | None:
+def checkpoints_of(run: TrainerCallback, given: Checkpoints | None) -> Checkpoints | None:
     """Return the checkpoints of a run, or those that were given to its trainer.
 
     Raises:
-        ValueError: both have some, or the algorithm keeps none.
+        ValueError: both have some.
     """
     if run.checkpoints is not None and given not in (None, run.checkpoints):
         raise ValueError("checkpoints are given to the trainer and to its run: give them to the run only")
-    checkpoints = run.checkpoints or given
-    if checkpoints is not None and algorithm.prevents_checkpoints:
-        raise ValueError(
-            f"algorithm {algorithm.name!r} keeps no checkpoints with {algorithm.prevents_checkpoints}: they would "
-            "lose what workers have not sent yet"
-        )
-    return checkpoints
+    return run.checkpoints or given
 
 
 class IterationReport(TrainerCallback):
     """Reports how long iterations take, in the place of all records (ESYNC_MEASURE=1).
+
+    A program that asks for its batch size (`Trainer.batch_size`) gets half of it in every second
+    group of ITERATIONS_PER_SIZE iterations, whose times are reported as `half`. The first iteration
+    after a change does not count.
 
     The launcher that measures them ends the program by SIGTERM, which ends it as `sys.exit()` does.
     """
@@ -92,8 +95,19 @@ class IterationReport(TrainerCallback):
 
     def __init__(self) -> None:
         self._left_out = WARM_UP_ITERATIONS
-        self._statistics = IterationStatistics()
+        self._statistics = {False: IterationStatistics(), True: IterationStatistics()}  # whether batches are halved →
         self._reported = -math.inf
+        self._batch_size: int | None = None  # that the program has asked for
+        self._halved = False
+        self._iterations = 0
+
+    def batch_size(self, trainer: Any, batch_size: int) -> int:
+        """Return the size of the next batch; an emulated device takes proportionally long."""
+        self._batch_size = batch_size
+        half = batch_size > 1 and self._iterations // ITERATIONS_PER_SIZE % 2
+        size = batch_size // 2 if half else batch_size
+        trainer.world.device.time_factor = size / batch_size
+        return size
 
     def train_begin(self, trainer: Any) -> None:
         """Let SIGTERM end the program cleanly, unless it does something else with it."""
@@ -107,8 +121,14 @@ class IterationReport(TrainerCallback):
         if self._left_out:
             self._left_out -= 1
             return
-        self._statistics += IterationStatistics.of(phases.get(ITERATION_TIMES, []), phases["num_samples"])
+        self._iterations += 1
+        halved = self._batch_size is not None and 4 * phases["num_samples"] < 3 * self._batch_size
+        if halved != self._halved:
+            self._halved = halved
+            return
+        self._statistics[halved] += IterationStatistics.of(phases.get(ITERATION_TIMES, []), phases["num_samples"])
         if trainer.world.device.now() - self._reported >= REPORT_EVERY:
             self._reported = trainer.world.device.now()
             vectors = {WEIGHTS: trainer.replica.weights.size, STATISTICS: trainer.replica.statistics.size}
-            progress.report_event(progress.MEASURED, vectors=vectors, **asdict(self._statistics))
+            full, half = asdict(self._statistics[False]), asdict(self._statistics[True])
+            progress.report_event(progress.MEASURED, vectors=vectors, half=half, **full)

@@ -24,6 +24,18 @@ class TrainerStatus:
         """Number of worker slots (known after `start`)."""
         return self.algorithm.exchange.workers if self.algorithm.exchange is not None else 1
 
+    def batch_size(self, batch_size: int) -> int:
+        """Return the number of samples that this worker's next batch should have.
+
+        With `batch_by_speed` (docs/how-to/launch.md) it is in proportion to the speed of the device,
+        and may change after every exchange; call it before each batch. Elsewhere it is `batch_size`.
+
+        Args:
+            batch_size: samples in a batch of each worker if all batches are equal.
+        """
+        division = self.algorithm.batches
+        return batch_size if division is None else division.size(batch_size)
+
     @property
     def round(self) -> int:
         """Rounds of the run, as of the last exchange.

@@ -64,6 +64,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
     from .training.batch_norm import layers_with_statistics, reestimate_statistics
     from .training.loop import DealtData, Iteration, train, warm_up
     from .training.run import Run
+    from .training.unrecognized_classes import UnrecognizedClasses
     from .world import RealWorld
 
     algorithm = choose_algorithm(options)
@@ -100,6 +101,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
         options.wait_for_replacement,
         per_host=environment.per_host,
         host_group=environment.host_group,
+        step_times=environment.step_times,
     )
     evaluation = NamedEvaluation(options.network, options.dataset, options.data_dir, options.test_images, estimated)
 
@@ -127,10 +129,12 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
         quiet=options.quiet,
         state_server=given_state_server(options),
         job=options.job,
+        weight_average=options.weight_average,
     )
 
     def batches(indices: np.ndarray, seed: tuple[int, ...]) -> Batches:
-        return Batches(dataset.train_images, dataset.train_labels, indices, options.batch_size, seed)
+        images, labels = dataset.train_images, dataset.train_labels
+        return Batches(images, labels, indices, lambda: trainer.batch_size(options.batch_size), seed)
 
     samples, digest = len(dataset.train_labels), dataset.digest
     with make_trainer(net, options, world, samples, run=run, data_digest=digest) as trainer:
@@ -149,6 +153,8 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
         random.seed()
         trainer.start()
         dealt = partition(options.partition, dataset.train_labels, trainer.workers, options.seed)
+        if trainer.rank == 0:
+            run.add_callback(UnrecognizedClasses(dataset.labels, dataset.train_labels, dealt.shares))
 
         def share(indices: np.ndarray) -> Batches:
             return batches(indices, (options.seed, trainer.rank))

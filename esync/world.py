@@ -11,6 +11,7 @@ from .coordination import Coordination
 from .exchange import Exchange, Specification
 from .exchange.collectives import COLLECTIVES, per_host_refusal
 from .exchange.host_group import HostGroup
+from .runtime.batch_sizes import StepTime
 from .runtime.device import Device, RealDevice
 from .runtime.environment import (
     Cluster,
@@ -46,6 +47,7 @@ class RealWorld:
         job: name of the training on the state server, if the algorithm has none.
         per_host: the most workers of one host that exchange as one; 1: each exchanges by itself.
         host_group: the workers of this host; None: this worker exchanges by itself.
+        step_times: of all devices, by which batches are divided; empty: all batches are equal.
     """
 
     device: Device
@@ -63,6 +65,7 @@ class RealWorld:
         job: str = config.JOB,
         per_host: int = 1,
         host_group: HostGroupName | None = None,
+        step_times: Sequence[StepTime] = (),
     ) -> None:
         device = RealDevice(step_time, straggler_events)
         self.device, self._straggler = device, device.straggler
@@ -73,6 +76,7 @@ class RealWorld:
         self._lease, self._replacement = lease, replacement
         self._collective, self._job = collective, job
         self.per_host, self._host_group = per_host, host_group
+        self.step_times = step_times
 
     @classmethod
     def from_environment(cls) -> "RealWorld":
@@ -100,6 +104,7 @@ class RealWorld:
             job=environment.job,
             per_host=environment.per_host,
             host_group=environment.host_group,
+            step_times=environment.step_times,
         )
 
     def exchange(self, specification: Specification) -> Exchange:

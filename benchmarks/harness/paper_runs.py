@@ -224,27 +224,17 @@ def planned(run: Run, given: argparse.Namespace) -> float:
     return OVERHEAD * GRADIENT[run.network] * (samples + EVALUATION * evaluated) / BATCH_SIZE
 
 
-def narrow_cluster(cluster: str, changes: Mapping[str, Any], out: Path) -> Path:
-    """Write the description of a cluster that trains a narrow ResNet-18, and return its file.
+def narrow_cluster(name: str, changes: Mapping[str, Any], out: Path) -> Path:
+    """Write a description that trains a narrow ResNet-18 in place of ResNet-18, and return its file.
 
     Args:
-        cluster: "paper", "equal" or "demo"; see `fastest_device`.
-        changes: of the description.
+        name: of the file.
+        changes: of clusters/paper-narrow.yaml.
         out: folder of the file.
     """
-    found: dict[str, Any] = yaml.safe_load((program.CLUSTERS / "paper-narrow.yaml").read_text())
-    del found["train"]["max_time"]
-    found["simulate"] = {"messages_of": "resnet18-v1", "evaluation_time": 1e-6}
-    if cluster == "equal":
-        found["workers"] = [worker for worker in found["workers"] if worker["device"] != "cpu"]
-        found["network"]["bandwidth"] = "10Gbit"
-    elif cluster == "demo":
-        demo = yaml.safe_load((program.CLUSTERS / "demo.yaml").read_text())
-        found |= {key: demo[key] for key in ("hosts", "scheduler", "servers", "state_server", "network")}
-        found["workers"] = [
-            {"host": worker["host"], "device": "cpu", "simulate": {"step_time": worker["step_time"]}}
-            for worker in demo["workers"]
-        ]
-    found |= changes
-    name = "-".join([cluster, *(key for key, value in changes.items() if value)])
-    return write_description(out / f"{name}.yaml", found)
+    description: dict[str, Any] = yaml.safe_load((program.CLUSTERS / "paper-narrow.yaml").read_text())
+    del description["train"]["max_time"]
+    description["simulate"] = {"messages_of": "resnet18-v1", "evaluation_time": 1e-6}
+    description |= changes
+    name = "-".join([name, *(key for key in ("per_host",) if description.get(key))])
+    return write_description(out / f"{name}.yaml", description)

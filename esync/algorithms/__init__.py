@@ -43,12 +43,13 @@ from .dgs import DGS
 from .local import Local
 
 # isort: on
-from .base import Algorithm, Style
+from .base import Algorithm
 from .context import AlgorithmContext, Hyper, NoCheckpoints, World
 from .loading import find
 from .model_view import ModelView
 from .options import option
 from .registry import ALGORITHMS, register
+from .styles import Style
 from .switch_schedule import Schedule
 
 __all__ = [

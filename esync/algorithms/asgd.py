@@ -1,9 +1,10 @@
 """Asynchronous SGD: every gradient is applied as soon as it arrives."""
 
 from ..exchange import Specification
-from .base import OwnStatisticsOptions, Style
 from .every_iteration import EveryIteration
+from .exchange_options import OwnStatisticsOptions
 from .registry import register
+from .styles import Style
 
 
 @register("async", label="ASGD", summary="Async", style=Style("#009E73", "-.", "^"))

@@ -42,7 +42,7 @@ class AutomaticInterval:
 
     def __init__(self, overlap: bool) -> None:
         self.iterations = 1
-        self._overlap = overlap
+        self._share = config.AUTO_EXCHANGE_SHARE_OVERLAPPED if overlap else config.AUTO_EXCHANGE_SHARE
         self._exchanges: deque[float] = deque(maxlen=config.AUTO_WINDOW)
         self._iterations: deque[float] = deque(maxlen=config.AUTO_WINDOW)
         self._count, self._seconds = 0, 0.0
@@ -78,5 +78,5 @@ class AutomaticInterval:
         self.iterations = before
         seconds = scalars.get(_ITERATION, 0.0) if iteration_seconds is None else iteration_seconds
         if seconds > 0 and _EXCHANGE in scalars:
-            interval = iterations_per_exchange(scalars[_EXCHANGE], seconds, self._overlap)
+            interval = iterations_per_exchange(scalars[_EXCHANGE], seconds, self._share)
             self.iterations = min(max(interval, math.ceil(before / 2)), 2 * before)

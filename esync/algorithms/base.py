@@ -9,87 +9,24 @@ import math
 from abc import ABC, abstractmethod
 from argparse import Namespace
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
-from .. import config
 from ..exchange import STATISTICS, WEIGHTS, Exchange, ModelSink, Payload, Result, Source, Specification
 from ..exchange.codecs.quantization import NONE
 from ..exchange.protocol.round_state import Limits
+from ..exchange.weighting import NORMALIZED, SAMPLES
 from ..runtime.futures import Handle
+from ..runtime.logged_values import NOISE_SCALE
 from ..runtime.phase_timer import COMPUTE, GLOBAL_AGGREGATE, GLOBAL_UPDATE, LOCAL_UPDATE
+from .batch_division import BatchBySpeedError, BatchDivision, refusal
 from .context import AlgorithmContext, OptimizerPart
+from .exchange_options import CompressionOptions
+from .gradient_noise import GradientNoise
 from .model_view import ModelView
 from .options import Options as AnyOptions
-from .options import option
-from .rate_scaling import RateDecayOptions, RateScalingOptions, decayed
-
-
-@dataclass(frozen=True)
-class Style:
-    """The style of an algorithm in every figure.
-
-    Attributes:
-        color: as Matplotlib knows it, "#0072B2" for instance.
-        line: Matplotlib's line style: "-", "--", or (offset, (on, off, …)) in points.
-        marker: Matplotlib's marker.
-    """
-
-    color: str
-    line: str | tuple[int, tuple[int, ...]] = "-"
-    marker: str = "o"
-
-
-#: Styles of algorithms that define none, chosen by their names (the colours of Tol's scheme
-#: "bright", and more).
-SPARE_STYLES = tuple(
-    Style(color, line, marker)
-    for color, line, marker in (
-        ("#4477AA", (0, (7, 1, 1, 1)), "H"),
-        ("#EE6677", (0, (3, 1)), "8"),
-        ("#228833", (0, (5, 2, 2, 2)), "x"),
-        ("#AA3377", (0, (9, 1)), "+"),
-        ("#66CCEE", (0, (1, 2)), "1"),
-        ("#BBBB44", (0, (6, 2, 1, 2)), "2"),
-    )
-)
-
-
-def spare_style(name: str) -> Style:
-    """Return the style of an algorithm that defines none."""
-    return SPARE_STYLES[sum(name.encode(errors="replace")) % len(SPARE_STYLES)]
-
-
-_NO_SAMPLES = (
-    "--lr-decay goes by shares of all samples, so it has to be known how many there will be: give --epochs, or in a "
-    "program of your own limits=esync.Limits(samples=...)"
-)
-
-
-class OwnStatisticsOptions(AnyOptions):
-    """Options of algorithms in which every worker keeps its own batch-norm statistics.
-
-    Those are the algorithms with asynchronous exchanges.
-    """
-
-    statistics: Literal["mean", "rank0"] = option(
-        config.STATISTICS,
-        agreed_as="evaluated statistics",
-        help="batch-norm statistics to evaluate and export: the mean of all workers' latest, or those of rank 0, "
-        "as published",
-    )
-
-
-class CompressionOptions(AnyOptions):
-    """Options of algorithms whose messages can be compressed."""
-
-    compression: Literal["none", "fp16", "4bit", "2bit"] = option(
-        config.COMPRESSION,
-        fixed=True,
-        agreed_as="compression",
-        help="compression of the messages between workers and servers; see docs/how-to/compression.md",
-    )
-
+from .rate_scaling import NO_SAMPLES, RateDecayOptions
+from .styles import Style
 
 #: Key of what the exchange's codecs keep, in the result of `Algorithm.unsent`.
 _CODECS = "codecs"
@@ -133,8 +70,6 @@ class Algorithm(ABC):
             servers' place.
         switches_synchrony: whether a run goes from synchronous to asynchronous training, or back;
             its curves are recorded then.
-        prevents_checkpoints: name of what a checkpoint would lose, because neither `state` nor
-            `unsent` return it: a flag, or another short name; "": nothing.
         excludes: flag (with underscores) → the flags that it makes meaningless, and why.
         without_state_server: what is missing where no state server is known though the mode could
             use one.
@@ -151,6 +86,7 @@ class Algorithm(ABC):
             multiplied the mean gradients; a step that was left out after an overflow counts 0.
         result: the outcome of the last exchange.
         left_out: ranks that the last exchange did without, though they are there.
+        batches: divides the batches by speed; None: all workers have equal ones.
 
     Raises:
         TypeError: there is no such option.
@@ -180,7 +116,6 @@ class Algorithm(ABC):
     without_state_server: ClassVar[str] = ""
     instead_of_state_server: ClassVar[str] = ""
     synchronous: bool = True
-    prevents_checkpoints: str = ""
     compression: str = NONE
     left_out: tuple[int, ...] = ()
 
@@ -195,6 +130,8 @@ class Algorithm(ABC):
         self.learning_rates = 0.0
         self.result: Result | None = None
         self.exchange: Exchange | None = None
+        self.batches: BatchDivision | None = None
+        self._noise = GradientNoise()
 
     @classmethod
     def check_flags(cls, options: Namespace, typed: Set[str]) -> None:
@@ -212,7 +149,10 @@ class Algorithm(ABC):
                 flag, other = (option.replace("_", "-") for option in (name, needless[0]))
                 raise ValueError(f"--{other} makes no sense beside --{flag}: {why}")
         if "lr_decay" in typed and not (getattr(options, "epochs", None) or getattr(options, "train_steps", None)):
-            raise ValueError(_NO_SAMPLES)
+            raise ValueError(NO_SAMPLES)
+
+    def check_workers(self, workers: int) -> None:  # noqa: B027 - to be overridden where it is of use
+        """Raise ValueError if the options do not fit this number of workers."""
 
     @property
     def asks_state_server(self) -> bool:
@@ -293,6 +233,12 @@ class Algorithm(ABC):
         return self.synchronous and not self.switches_synchrony
 
     @property
+    def prevents_batch_by_speed(self) -> str:
+        """Why workers cannot have batches by speed, and what to do; "": they can."""
+        by_samples = not self.vectors and getattr(self.options, "weighting", SAMPLES) != NORMALIZED
+        return refusal(self.name, self.synchronous and self.equal_updates, by_samples)
+
+    @property
     def effective_workers(self) -> float:
         """The number of workers, in terms of the busiest one, whose results the step is a mean of.
 
@@ -306,13 +252,11 @@ class Algorithm(ABC):
 
         It changes with exchanges only.
         """
-        samples, options = self.result.samples if self.result is not None else 0, self.options
-        factor = 1.0  # also of the iteration that warms up, before the algorithm has a context
-        if isinstance(options, RateScalingOptions):
-            factor = options.rate_factor(self.effective_workers, samples)
-        if isinstance(options, RateDecayOptions) and options.lr_decay and samples:
-            factor *= decayed(options.decay, samples / self.context.limits.samples)
-        return factor
+        if not isinstance(self.options, RateDecayOptions):
+            return 1.0
+        samples = self.result.samples if self.result is not None else 0
+        limit = self.context.limits.samples if samples else math.inf  # a trial has no context
+        return self.options.rate_factor(self.effective_workers, samples, limit)
 
     @property
     def evaluate_every(self) -> int | None:
@@ -322,10 +266,8 @@ class Algorithm(ABC):
     @property
     def facts(self) -> dict[str, Any]:
         """Facts about the run so far, for run.json, beside those that all algorithms have."""
-        options = self.options
-        scaled = isinstance(options, RateScalingOptions) and options.lr_scaling != "none"
-        decays = isinstance(options, RateDecayOptions) and options.lr_decay
-        return {"learning_rate_factor": self.rate_factor} if scaled or decays else {}
+        changes = isinstance(self.options, RateDecayOptions) and self.options.changes_rate
+        return {"learning_rate_factor": self.rate_factor} if changes else {}
 
     @property
     def exchange_phase(self) -> str:
@@ -346,12 +288,17 @@ class Algorithm(ABC):
         """Connect to the other workers, and begin with the common model."""
         decays = isinstance(self.options, RateDecayOptions) and self.options.lr_decay
         if decays and not self.switches_synchrony and math.isinf(context.limits.samples):
-            raise ValueError(_NO_SAMPLES)
+            raise ValueError(NO_SAMPLES)
         self.context = context
         self.replica = context.replica
         self.device = context.world.device
         self.recorder = context.world.recorder
         self.replica.add_vectors(self.vectors)
+
+    def begin_step(self, samples: int) -> None:
+        """Note the samples of the batch of the next `step`, by which batches by speed are measured and emulated."""
+        if self.batches is not None:
+            self.device.time_factor = self.batches.begin(samples)
 
     @abstractmethod
     def step(self, batch_size: int) -> None:
@@ -451,6 +398,9 @@ class Algorithm(ABC):
         if _CODECS in state and self.exchange is not None:
             self.exchange.restore_unsent(state[_CODECS])
 
+    def checkpoint_written(self) -> None:  # noqa: B027 - to be overridden where it is of use
+        """Go on after this worker has written its part of a checkpoint."""
+
     def moving_without_gradient(self, momentum: float, weight_decay: float) -> list[str]:
         """Return what changes a weight whose gradient is zero, if the step is not the local optimizer's.
 
@@ -470,7 +420,9 @@ class Algorithm(ABC):
         """Take a step of the local optimizer; return the seconds of the iteration on the device."""
         self._prepare_gradient(batch_size)
         with self.recorder.phase(LOCAL_UPDATE):
-            self.learning_rates += self.replica.local_step(batch_size)
+            rate = self.replica.local_step(batch_size)
+        self.learning_rates += rate
+        self._noise.add_step(rate)
         return self._end_iteration()
 
     def _contribute(self) -> None:
@@ -482,6 +434,8 @@ class Algorithm(ABC):
         """Wait for the device; return the seconds of the iteration."""
         with self.recorder.phase(COMPUTE):
             seconds = self.device.end_iteration()
+        if self.batches is not None:
+            self.batches.end(seconds)
         self.recorder.add_iteration(seconds)
         return seconds
 
@@ -502,21 +456,33 @@ class Algorithm(ABC):
 
     def _join(self, specification: Specification) -> Exchange:
         """Connect to the other workers."""
-        context, replica = self.context, self.replica
+        context, replica, times = self.context, self.replica, self.context.world.step_times
         specification = replace(
             specification,
             own=context.own,
             vectors={**specification.vectors, **self.vectors},
-            scalars={**specification.scalars, **dict.fromkeys(context.scalars(), "maximum")},
+            scalars={
+                **specification.scalars,
+                **dict.fromkeys(context.scalars(), "maximum"),
+                **(GradientNoise.SCALARS if self._measures_noise else {}),
+                **BatchDivision.scalars_of(len(times)),
+            },
         )
         if self.compression != NONE:
             tensors = list(replica.weights.sizes)
             specification = replace(specification, compression=self.compression, tensors=tensors)
+        agreement = context.agreement
+        if times:
+            self._check_batch_by_speed()
+            specification = replace(specification, weighting=SAMPLES)
+            agreement = {**agreement, "batches by speed": " ".join(map(str, times))}
         exchange = context.world.exchange(specification)
         self.exchange = exchange
+        if times:
+            self.batches = BatchDivision(times, exchange.rank, exchange.workers)
         offers = context.checkpoints.offers(exchange.rank, exchange.workers)
         sizes = {name: vector.size for name, vector in self._vectors().items()}
-        exchange.join(sizes, self._limits(exchange), context.agreement, offers)
+        exchange.join(sizes, self._limits(exchange), agreement, offers)
         state = context.checkpoints.settle(exchange.rank, exchange.job, exchange.resume_at, exchange.replacement)
         if state is not None:
             exchange.resume(state)
@@ -526,9 +492,26 @@ class Algorithm(ABC):
     def _start_exchange(self, payload: Payload, model: ModelSink) -> Handle[Result]:
         """Start an exchange, with the trainer's scalars; see `Exchange.start`."""
         assert self.exchange is not None
-        if scalars := self.context.scalars():
-            payload = replace(payload, scalars={**payload.scalars, **scalars})
-        return self.exchange.start(payload, model)
+        scalars = {**payload.scalars, **self.context.scalars()}
+        if self.batches is not None:
+            scalars.update(self.batches.scalars())
+        if self._measures_noise and self.exchange.workers > 1:
+            momentum = None
+            if self.sends == "updates":
+                momentum = next((optimizer.momentum() for optimizer in self.context.optimizers), 0.0)
+            scalars.update(self._noise.measure(payload, self.replica.vectors, self.round, momentum))
+        return self.exchange.start(replace(payload, scalars=scalars), model)
+
+    def _check_batch_by_speed(self) -> None:
+        why = self.prevents_batch_by_speed
+        if not why and self.sends == "gradients" and len(self.context.optimizers) > 1:
+            why = "with several optimizers only the last exchange of an iteration carries samples; leave it out"
+        if why:
+            raise BatchBySpeedError(f"batch_by_speed: {why}")
+
+    @property
+    def _measures_noise(self) -> bool:
+        return self.synchronous and not self.switches_synchrony and self.sends != "nothing"
 
     def _limits(self, exchange: Exchange) -> Limits:
         """Return the limits of the run, after the number of workers is known."""
@@ -541,6 +524,8 @@ class Algorithm(ABC):
         self.result = exchange.begin(self._vectors(), replica)
         replica.close()
         self.exchange_count = self.result.round if self.synchronous else exchange.exchanges
+        if self.batches is not None:
+            self.batches.follow(self.result, participated=False)
 
     def _vectors(self) -> dict[str, Any]:
         """Return the vectors of this worker's replica that are exchanged."""
@@ -575,6 +560,10 @@ class Algorithm(ABC):
         """Count a finished exchange, and call `after_exchange`; the replica must be closed."""
         self.learning_rates = 0.0
         self.result = result
+        if self.batches is not None:
+            self.batches.follow(result)
+        if self._measures_noise and (noise_scale := self._noise.follow(result.scalars)) is not None:
+            self.recorder.log(NOISE_SCALE, noise_scale)
         self.exchange_count = result.round if self.synchronous else self.exchange_count + result.used
         self.exchanged = result.used
         if type(self).after_exchange is not Algorithm.after_exchange:

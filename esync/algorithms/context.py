@@ -14,6 +14,7 @@ from ..exchange import NO_OFFERS, WEIGHTS, Exchange, ModelSink, SizedSource, Sou
 from ..exchange.protocol.resume_negotiation import Offers, ResumeState
 from ..exchange.protocol.round_state import Limits
 from ..rules import PLAIN_SGD, RuleChoice
+from ..runtime.batch_sizes import StepTime
 from ..runtime.device import Device
 from ..runtime.phase_timer import PhaseTimer
 from .assigned_weights import Assignment
@@ -94,7 +95,7 @@ class ModelReplica(ModelSink, Protocol):
     def gradient(self, factor: float, vector: str = WEIGHTS) -> Source:
         """Return the gradient that backward has computed, times a factor."""
 
-    def update(self) -> Source:
+    def update(self) -> SizedSource:
         """Return how far the weights have moved since the last exchange."""
 
     def local_step(self, batch_size: int) -> float:
@@ -115,10 +116,16 @@ class ModelReplica(ModelSink, Protocol):
 
 
 class World(Protocol):
-    """Makes the interfaces of one worker: real ones, or simulated ones."""
+    """Makes the interfaces of one worker: real ones, or simulated ones.
+
+    Attributes:
+        step_times: described step times of all devices, by rank, by which batches are divided; empty
+            if all batches are equal.
+    """
 
     device: Device
     recorder: PhaseTimer
+    step_times: Sequence[StepTime]
 
     def exchange(self, specification: Specification) -> Exchange:
         """Connect to the other workers."""
@@ -167,22 +174,37 @@ class OptimizerPart:
         rule: by which servers can take its steps, where the algorithm sends gradients.
         hyper: returns its hyper-parameters; called before every gradient that is sent.
         local_step: takes one step of it; see `ModelReplica.local_step`.
+        momentum: returns the momentum of its local steps, Adam's β₁; 0: they have none.
     """
 
     vectors: Mapping[str, tuple[float, float]]
     rule: RuleChoice
     hyper: Callable[[], Hyper]
     local_step: Callable[[int], float]
+    momentum: Callable[[], float] = float
 
 
 class CheckpointHooks(Protocol):
-    """What an algorithm needs of this worker's checkpoints; see `checkpoints.Checkpoints`."""
+    """What an algorithm needs of this worker's checkpoints; see `checkpoints.Checkpoints`.
+
+    Attributes:
+        kept: whether there are any.
+    """
+
+    kept: bool
 
     def offers(self, rank: int, workers: int) -> Offers:
         """Return what this worker, as holder of slot `rank` of `workers`, could go on from."""
 
     def due(self, round_: int) -> bool:
         """Return whether a checkpoint is due after this round, before the next exchange begins."""
+
+    def save_ahead(self, round_: int) -> None:
+        """Write this worker's part if a checkpoint is due after this round, which does not wait for it.
+
+        Call it before an exchange. The part fits every checkpoint from the worker's last exchange up
+        to this one.
+        """
 
     def settle(self, rank: int, job: int, resume_at: int, replacement: bool) -> ResumeState | None:
         """Load the checkpoint that the workers agreed on in the handshake.
@@ -201,6 +223,8 @@ class CheckpointHooks(Protocol):
 class NoCheckpoints:
     """The hooks of a worker without checkpoints."""
 
+    kept = False
+
     def offers(self, rank: int, workers: int) -> Offers:
         """Offer nothing."""
         return NO_OFFERS
@@ -208,6 +232,9 @@ class NoCheckpoints:
     def due(self, round_: int) -> bool:
         """Return False."""
         return False
+
+    def save_ahead(self, round_: int) -> None:
+        """Write nothing."""
 
     def settle(self, rank: int, job: int, resume_at: int, replacement: bool) -> None:
         """Do nothing, as there is nothing to go back to."""

@@ -5,10 +5,10 @@ from typing import ClassVar, Literal
 from .. import config
 from ..exchange import Specification
 from .asgd import ASGD
-from .base import Style
 from .every_iteration import EveryIteration
 from .options import option
 from .registry import register
+from .styles import Style
 
 
 @register("dcasgd", label="DC-ASGD", summary="DCASGD", style=Style("#CC79A7", (0, (5, 1, 1, 1, 1, 1)), "D"))

@@ -6,10 +6,10 @@ This is the variant to which the DGS paper compares DGS.
 from typing import Any, ClassVar
 
 from .. import config
-from .base import Style
 from .options import option
 from .registry import register
 from .sparse_async import SparseAsyncWithMomentum
+from .styles import Style
 
 
 @register("dgc-async", label="DGC-async", summary="DGC-Async", style=Style("#7A4B1E", (0, (2, 2)), "h"))

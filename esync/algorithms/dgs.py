@@ -3,10 +3,10 @@
 from typing import Any
 
 from .. import config
-from .base import Style
 from .options import option
 from .registry import register
 from .sparse_async import SparseAsyncWithMomentum
+from .styles import Style
 
 
 @register("dgs", label="DGS", style=Style("#F0E442", (0, (3, 1, 1, 1, 1, 1, 1, 1)), "*"))

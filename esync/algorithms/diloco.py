@@ -4,10 +4,10 @@ Its authors run AdamW on the workers (`optimizer`), and hundreds of local iterat
 """
 
 from .. import config
-from .base import Style
 from .local_sgd import LocalSGD
 from .options import inherited
 from .registry import register
+from .styles import Style
 
 
 @register("diloco", label="DiLoCo", style=Style("#882255", (0, (4, 1, 1, 1)), ">"))

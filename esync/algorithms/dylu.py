@@ -10,11 +10,13 @@ from typing import Any, ClassVar
 from .. import config
 from ..exchange import WEIGHTS, Payload, Specification
 from .automatic_interval import AUTO, AutomaticInterval, LocalIterations
-from .base import Algorithm, OwnStatisticsOptions, Style
+from .base import Algorithm
 from .context import AlgorithmContext
+from .exchange_options import OwnStatisticsOptions
 from .model_averaging import ModelAveraging
 from .options import inherited
 from .registry import register
+from .styles import Style
 
 #: Added before rounding down: half as fast is half as many iterations, whatever the last bits of
 #: the measured times are.

@@ -3,9 +3,12 @@
 The state server tells each worker when to exchange.
 """
 
+import logging
 import math
 from argparse import Namespace
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -13,14 +16,18 @@ from typing_extensions import override
 
 from .. import config
 from ..coordination import Coordination, ExchangeDecision, TierSettings
-from ..exchange import Exchange, Result
+from ..exchange import Exchange, Payload, Result, Source
+from ..exchange.codecs.quantization import AUTO, COMPRESSIONS
 from ..runtime.futures import Handle
 from ..runtime.phase_timer import CHECK_READY
+from ..runtime.progress import SETTINGS, report_event
 from .automatic_interval import LocalIterations
-from .base import Style
 from .model_averaging import ModelAveraging
 from .options import inherited, option
 from .registry import register
+from .styles import Style
+
+log = logging.getLogger(__name__)
 
 #: Options that have no meaning where nobody asks a state server.
 _FOR_THE_STATE_SERVER = frozenset(
@@ -55,8 +62,8 @@ class ESync(ModelAveraging):
         )
         slowest_iterations: Annotated[int, Field(ge=1)] | Literal["auto"] = option(
             config.SLOWEST_ITERATIONS,
-            help="local iterations of the slowest device per round; auto: enough that an exchange takes at most a "
-            "tenth of a round, with --overlap half of it",
+            help="local iterations of the slowest device per round; auto: as many as fit into "
+            f"{config.ROUND_ITERATIONS} iterations of the fastest one, more where exchanges are long",
         )
         query_mode: Literal["blocking", "delayed-ack"] = option(
             config.QUERY_MODE,
@@ -64,6 +71,16 @@ class ESync(ModelAveraging):
             help="wait for the state server's answers, or train on and abandon the iteration in flight when READY "
             "arrives (paper, section 4.2)",
         )
+
+        @property
+        @override
+        def asks_state_server(self) -> bool:
+            return self.local_iterations is None
+
+        @property
+        def tiering(self) -> TierSettings:
+            """How the state server divides the workers: not at all."""
+            return TierSettings((), ())
 
     options: Options
     excludes: ClassVar = {
@@ -86,6 +103,8 @@ class ESync(ModelAveraging):
         self._last = 0.0  # seconds of the newest iteration
         self._complete = True
         self._aside = False  # whether rounds do not wait for this worker
+        self._chosen: list[dict[str, Any]] = []  # settings that the state server has chosen, by the first round
+        self._compression = next(reversed(COMPRESSIONS)) if self.compression == AUTO else ""
 
     @classmethod
     @override
@@ -97,7 +116,7 @@ class ESync(ModelAveraging):
     @property
     @override
     def asks_state_server(self) -> bool:
-        return self.options.local_iterations is None
+        return self.options.asks_state_server
 
     @property
     def equal_updates(self) -> bool:
@@ -107,20 +126,23 @@ class ESync(ModelAveraging):
     def _begin(self, exchange: Exchange) -> None:
         """Take over the common model, and tell the state server this device's speed, if known."""
         options, world = self.options, self.context.world
+        tiering = self._tiering
         if self.asks_state_server:
             delayed = options.query_mode == "delayed-ack" or options.overlap
             self._coordination = world.coordination(options.state_server, exchange.rank, options.job, delayed)
             if exchange.rank == 0 and not exchange.replacement:
                 epsilon = None if isinstance(options.epsilon, str) else options.epsilon
-                tiering: dict[str, Any] = {} if self._tiering is None else {"tiering": self._tiering}
+                divided = tiering.divides or tiering.exchange_share is not None
                 given = options.slowest_iterations
                 first = config.SLOWEST_ITERATIONS if isinstance(given, str) else given
-                self._coordination.init(exchange.workers, epsilon, first, **tiering)
+                self._coordination.init(exchange.workers, epsilon, first, tiering=tiering if divided else None)
         super()._begin(exchange)
         if self._coordination is not None and self.result is not None and not self.result.finished:
             self._coordination.round = self._round_of_job()
-            if exchange.replacement:
-                self._coordination.reset(self._round_of_job(), rejoin=True, members=self._members(self.result))
+            self._aside = exchange.rank in self.result.aside
+            if exchange.replacement or self._aside:
+                members, aside = self._members(self.result), self._aside_field
+                self._coordination.reset(self._round_of_job(), rejoin=exchange.replacement, members=members, **aside)
             self._apply_answer(self._coordination.ask(0, self.context.capability()).wait())
 
     @property
@@ -173,20 +195,57 @@ class ESync(ModelAveraging):
             self.free_until = self._asked_at + answer.lease
         return answer.ready
 
-    @property
-    def _tiering(self) -> TierSettings | None:
-        """How the state server divides the workers into tiers; None: not at all."""
-        return None if self._exchange_share is None else TierSettings((), (), self._exchange_share)
-
-    @property
-    def _exchange_share(self) -> float | None:
-        """The share of a round that an exchange may take; None: the iterations are given."""
-        if self.options.slowest_iterations != "auto":
-            return None
-        return config.EXCHANGE_SHARE_OVERLAPPED if self._run_ahead else config.EXCHANGE_SHARE
+    @cached_property
+    def _tiering(self) -> TierSettings:
+        """How the state server divides the workers, and what it chooses for each round."""
+        iterations, compression = self.options.slowest_iterations == "auto", self.compression == AUTO
+        share = config.EXCHANGE_SHARE_OVERLAPPED if self._run_ahead else config.EXCHANGE_SHARE
+        return replace(
+            self.options.tiering,
+            exchange_share=share if iterations or compression else None,
+            chooses_iterations=iterations,
+            compressions=COMPRESSIONS if compression else {},
+        )
 
     def _apply_answer(self, answer: ExchangeDecision) -> None:
         """Do what an answer says beside READY and NOT-READY; no exchange is under way."""
+        if answer.iterations:
+            self._compression = answer.compression
+            self._note_settings(
+                {"iterations": answer.iterations, "compression": answer.compression or self.compression}
+            )
+
+    def _note_settings(self, chosen: dict[str, Any]) -> None:
+        """Keep the settings of a round for run.json, and print them where they have changed."""
+        if self.result is not None:
+            chosen |= {"aside": list(self.result.aside), "left_out": list(self.result.resting)}
+        before = self._chosen[-1] if self._chosen else {}
+        if chosen.items() <= before.items():
+            return
+        self._chosen.append({"round": self.round + 1, **chosen})
+        if self._leads:
+            aside = chosen.get("aside", [])
+            others = self.exchange.workers - 1 if self.exchange is not None else 0
+            speeds = self.effective_workers  # 1 until another worker has joined
+            alone = speeds <= 1 + config.PLAN_GAIN and (speeds > 1 or 0 < others == len(aside))
+            waits = f"; rounds do not wait for workers {', '.join(map(str, aside))}" if aside else ""
+            iterations = "1 iteration" if chosen["iterations"] == 1 else f"{chosen['iterations']} iterations"
+            text = (
+                f"from round {self.round + 1} on: {iterations} of the slowest worker that rounds wait for, "
+                f"compression {chosen['compression']}{waits}"
+                f"{'; the fastest worker alone may be as fast (--mode local)' if alone else ''}"
+            )
+            log.info("%s", text)
+            report_event(SETTINGS, text=text)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The settings that the state server has chosen, if any."""
+        return {**super().facts, **({"chosen_settings": self._chosen} if self._chosen else {})}
+
+    @override
+    def _payload(self, vectors: Mapping[str, Source]) -> Payload:
+        return replace(super()._payload(vectors), compression=self._compression)
 
     @override
     def aggregate(self) -> None:
@@ -197,16 +256,21 @@ class ESync(ModelAveraging):
     def _begin_round(self, result: Result) -> None:
         super()._begin_round(result)
         if self._coordination is not None and not result.finished:
-            more: dict[str, Any] = {"aside": True} if self._aside else {}
-            if self._exchange_share is not None:
-                more["exchange"] = result.transfer
-            self._coordination.reset(self._round_of_job(), members=self._members(result), **more)
+            fields = self._aside_field
+            if self._tiering.exchange_share is not None:
+                fields["exchange"] = result.transfer
+            self._coordination.reset(self._round_of_job(), members=self._members(result), **fields)
 
     def close(self) -> None:
         """Disconnect from the state server and the other workers."""
         super().close()
         if self._coordination is not None:
             self._coordination.close()
+
+    @property
+    def _aside_field(self) -> dict[str, Any]:
+        """The field of a RESET that says that rounds do not wait for this worker; empty if they do."""
+        return {"aside": True} if self._aside else {}
 
     def _members(self, result: Result) -> Sequence[int] | None:
         """Return the ranks to tell the coordinator; None if all take part, as before."""

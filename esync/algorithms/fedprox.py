@@ -1,11 +1,11 @@
 """FedProx (Li et al., MLSys 2020): local SGD with a proximal term towards the common model."""
 
 from .. import config
-from .base import Style
 from .local_sgd import LocalSGD
 from .model_view import ModelView
 from .options import option
 from .registry import register
+from .styles import Style
 
 
 @register("fedprox", label="FedProx", style=Style("#332288", (0, (10, 1, 2, 1)), "8"))

@@ -5,9 +5,9 @@ It is Algorithm 1 of the DGS paper.
 
 from typing import Any
 
-from .base import Style
 from .registry import register
 from .sparse_async import SparseAsync
+from .styles import Style
 
 
 @register("gd-async", label="GD-async", summary="GD-Async", style=Style("#B2A800", (0, (2, 1)), "X"))

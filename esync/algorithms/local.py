@@ -5,10 +5,11 @@ from typing import Any
 from ..exchange import ExchangeError, Result
 from ..exchange.protocol.resume_negotiation import choose
 from ..exchange.protocol.round_state import RoundState
-from .base import Algorithm, Style
+from .base import Algorithm
 from .context import AlgorithmContext
 from .rate_scaling import RateDecayOptions
 from .registry import register
+from .styles import Style
 
 #: Number of the job: there is no other worker whose parts could be mixed up with this one's.
 JOB = 1

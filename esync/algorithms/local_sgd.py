@@ -5,10 +5,10 @@ The exchange is that of ESync, but fast devices wait for slow ones in every roun
 
 from .. import config
 from .automatic_interval import LocalIterations
-from .base import Style
 from .model_averaging import ModelAveraging
 from .options import inherited
 from .registry import register
+from .styles import Style
 
 
 @register("local-sgd", label="Local SGD", style=Style("#56B4E9", (0, (6, 1)), "<"))

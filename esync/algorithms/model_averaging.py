@@ -14,8 +14,9 @@ from ..runtime.futures import Handle
 from . import assigned_weights, rate_scaling
 from .assigned_weights import AssignedWeightsError, PendingAssignment
 from .automatic_interval import AUTO, AutomaticInterval, LocalIterations
-from .base import Algorithm, CompressionOptions
+from .base import Algorithm
 from .context import AlgorithmContext, ModelMerge, OptimizerPart
+from .exchange_options import CompressionOptions
 from .options import option
 from .rate_scaling import RateScalingOptions
 
@@ -330,14 +331,21 @@ class ModelAveraging(Algorithm):
         If learning rates are scaled, it also includes the effective number of workers.
         """
         kept = {**super().unsent(), **({_WORKERS: self._effective_workers} if self._scales_rates else {})}
-        if not (self._run_ahead and self._iterations):
+        if not (self._iterations and (self._run_ahead or self._behind)):
             return kept
         replica = self.replica
         replica.open()
-        model = {"weights": values_of(replica.weights), "statistics": values_of(replica.statistics)}
+        # The common model of the checkpoint may be newer than that which this worker began with.
+        weights = values_of(replica.update() if self._behind else replica.weights)
+        model = {"weights": weights, "update": self._behind, "statistics": values_of(replica.statistics)}
         replica.close()
         ahead = {**model, "samples": self._samples, "iterations": self._iterations}
         return {**kept, _AHEAD: ahead}
+
+    @property
+    def _behind(self) -> bool:
+        """Whether rounds may have ended since this worker began its local steps."""
+        return False
 
     @override
     def restore_unsent(self, state: dict[str, Any]) -> None:
@@ -350,7 +358,8 @@ class ModelAveraging(Algorithm):
         replica.open()
         if self._run_ahead:
             replica.keep_common()
-        replica.weights.write(0, ahead["weights"])
+        weights = ahead["weights"] + values_of(replica.weights) if ahead["update"] else ahead["weights"]
+        replica.weights.write(0, weights)
         replica.statistics.write(0, ahead["statistics"])
         replica.close()
         self._samples, self._iterations = ahead["samples"], ahead["iterations"]

@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, model_validator
+from typing_extensions import override
 
 from .. import config
 from .options import Options, option
@@ -14,6 +15,12 @@ from .options import Options, option
 #: are combined.
 ROUND_SAMPLES, MAX_SAMPLES = "round_samples", "most_samples"
 SCALARS: Mapping[str, str] = {ROUND_SAMPLES: "sum", MAX_SAMPLES: "maximum"}
+
+#: The error where it is not known of how many samples the shares of a decay are.
+NO_SAMPLES = (
+    "--lr-decay goes by shares of all samples, so it has to be known how many there will be: give --epochs, or in a "
+    "program of your own limits=esync.Limits(samples=...)"
+)
 
 Scaling = Literal["none", "linear", "sqrt"]
 #: The largest factor of a decay: beyond it, rates are no float32 numbers soon.
@@ -87,6 +94,21 @@ class RateDecayOptions(Options):
         """Shares of the samples and factors; see `parse_decay`."""
         return parse_decay(self.lr_decay)
 
+    @property
+    def changes_rate(self) -> bool:
+        """Whether the learning rate is multiplied by anything."""
+        return bool(self.lr_decay)
+
+    def rate_factor(self, workers: float, samples: int, limit: float = math.inf) -> float:
+        """Return by what to multiply a learning rate that suits one worker.
+
+        Args:
+            workers: the effective number of workers, at least 1.
+            samples: that all workers together have trained on so far.
+            limit: samples of the whole run.
+        """
+        return decayed(self.decay, samples / limit)
+
 
 class RateScalingOptions(RateDecayOptions):
     """Options of algorithms whose step is the mean of what the workers have computed."""
@@ -111,7 +133,13 @@ class RateScalingOptions(RateDecayOptions):
             raise ValueError("--warmup-samples needs --lr-scaling linear or sqrt: it leads to the scaled learning rate")
         return self
 
-    def rate_factor(self, workers: float, samples: int) -> float:
+    @property
+    @override
+    def changes_rate(self) -> bool:
+        return self.lr_scaling != "none" or super().changes_rate
+
+    @override
+    def rate_factor(self, workers: float, samples: int, limit: float = math.inf) -> float:
         """Return by what to multiply a learning rate that suits one worker.
 
         The mean of n workers' gradients has a variance n times smaller than one gradient's, and
@@ -121,9 +149,8 @@ class RateScalingOptions(RateDecayOptions):
         et al., NeurIPS 2017, section 4) keeps the covariance of the step as it is with one worker.
         Gradual warm-up (Goyal et al., section 2.2) begins with the factor 1 and lets it rise evenly.
 
-        Args:
-            workers: n, the effective number of workers, at least 1.
-            samples: that all workers together have trained on so far.
+        The arguments are those of `RateDecayOptions.rate_factor`; n is the effective number of workers.
         """
         full_factor = {"none": 1.0, "linear": float(workers), "sqrt": math.sqrt(workers)}[self.lr_scaling]
-        return 1 + (full_factor - 1) * min(1.0, samples / self.warmup_samples) if self.warmup_samples else full_factor
+        warm = min(1.0, samples / self.warmup_samples) if self.warmup_samples else 1.0
+        return (1 + (full_factor - 1) * warm) * super().rate_factor(workers, samples, limit)

@@ -13,8 +13,9 @@ from typing import Any, TypeVar, get_args
 from ..exchange import STATISTICS, WEIGHTS
 from ..rules import RULES
 from ..runtime.output import LABEL_LENGTH, is_label
-from .base import Algorithm, Sends, Style, spare_style
+from .base import Algorithm, Sends
 from .options import OptionInfo, Options
+from .styles import Style, spare_style
 
 _AlgorithmT = TypeVar("_AlgorithmT", bound=type[Algorithm])
 

@@ -5,12 +5,12 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from .base import Style
 from .context import AlgorithmContext
 from .local_sgd import LocalSGD
 from .model_view import ModelView
 from .options import option
 from .registry import register
+from .styles import Style
 
 #: The name of the control variate among the vectors that are exchanged.
 CONTROL = "control"

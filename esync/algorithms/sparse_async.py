@@ -14,8 +14,9 @@ from .. import config
 from ..exchange import Payload, Source, Specification, values_of
 from ..exchange.codecs.sparse import Differences, check_finite
 from .assigned_weights import AssignedWeightsError
-from .base import Algorithm, OwnStatisticsOptions
+from .base import Algorithm
 from .context import AlgorithmContext, Hyper
+from .exchange_options import OwnStatisticsOptions
 from .options import option
 
 

@@ -8,11 +8,13 @@ from typing_extensions import override
 from ..exchange import WEIGHTS, Payload, Result, Source, Specification
 from ..exchange.codecs.quantization import NONE
 from ..exchange.protocol.scalars import COMMON, steps_scalar
-from .base import Algorithm, CompressionOptions, Style
+from .base import Algorithm
 from .context import AlgorithmContext, OptimizerPart
 from .every_iteration import EveryIteration
+from .exchange_options import CompressionOptions
 from .rate_scaling import RateScalingOptions
 from .registry import register
+from .styles import Style
 
 
 @register("sync", label="SSGD", summary="Sync", style=Style("#E69F00", "--", "s"))

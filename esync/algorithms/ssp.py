@@ -5,9 +5,9 @@ from typing import ClassVar
 from .. import config
 from ..exchange import Specification
 from .asgd import ASGD
-from .base import Style
 from .options import option
 from .registry import register
+from .styles import Style
 
 
 @register("ssp", label="SSP", style=Style("#44AA99", (0, (1, 1)), "d"))

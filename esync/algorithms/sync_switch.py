@@ -22,11 +22,12 @@ from ..exchange import Control, Exchange, Payload, Specification, Use
 from ..exchange.protocol.round_state import Limits
 from ..rules import RESET_MOMENTUM
 from ..runtime.futures import Handle
-from .base import OwnStatisticsOptions, Style
 from .every_iteration import EveryIteration
+from .exchange_options import OwnStatisticsOptions
 from .options import option
 from .rate_scaling import RateDecayOptions, decayed
 from .registry import register
+from .styles import Style
 from .switch_schedule import (
     HYPER_PARAMETERS,
     KEEP,

@@ -20,10 +20,10 @@ from ..coordination import ExchangeDecision, TierSettings
 from ..coordination.tiers import AUTO, NONE
 from ..exchange import STATISTICS, WEIGHTS, Control, Payload, Result, Source, Use
 from ..runtime.progress import ASIDE, report_event
-from .base import Style
 from .esync import ESync
 from .options import inherited, option
 from .registry import register
+from .styles import Style
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +63,7 @@ class TieredESync(ESync):
             return self
 
         @property
+        @override
         def tiering(self) -> TierSettings:
             """The division that the options describe; ValueError where they cannot be read."""
             tiers = None if self.tiers == AUTO else _ranks("tiers", self.tiers, f"{AUTO}, or a tier for each rank")
@@ -76,14 +77,14 @@ class TieredESync(ESync):
     serverless = False
     instead_of_state_server = "choose a mode without one, such as local-sgd"
     excludes: ClassVar = {}
-    prevents_checkpoints = "--mode tiered"
 
     def __init__(self, *values: Any, **settings: Any) -> None:
         super().__init__(*values, **settings)
         self._tier = 0
         self._resting = False  # whether this worker is left out: it sends nothing for now
-        self._returns = False  # whether rounds wait for it again after the exchange under way
-        self._probes = 0
+        self._lingers = False  # whether they wait only until this worker has written its checkpoint
+        self._sent_after = 0  # rounds that were over when the exchange under way began
+        self._passed = 1  # rounds that ended during the exchange before
 
     @classmethod
     @override
@@ -91,6 +92,10 @@ class TieredESync(ESync):
         super().check_flags(options, typed)
         if "leave_out_probe" in typed and options.leave_out == NONE:
             raise ValueError(f"--leave-out-probe makes no sense beside --leave-out {NONE}: nobody is left out")
+
+    @override
+    def check_workers(self, workers: int) -> None:
+        self.options.tiering.check(workers)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -102,17 +107,15 @@ class TieredESync(ESync):
 
         A worker that is left out only measures its speed.
         """
+        self.checkpoint_written()  # at the latest
         if self._resting:
             self._probe()
         else:
             super().step(batch_size)
 
-    @property
-    def _tiering(self) -> TierSettings:
-        return replace(self.options.tiering, exchange_share=self._exchange_share)
-
     def _apply_answer(self, answer: ExchangeDecision) -> None:
         """Step aside if this worker is not in the first tier, or is left out."""
+        super()._apply_answer(answer)
         if self.exchange is None:
             raise RuntimeError("the algorithm has not been started")
         aside = answer.tier > 0 or answer.left_out
@@ -125,16 +128,48 @@ class TieredESync(ESync):
     def _due(self) -> bool:
         return super()._due() and not self._resting
 
+    @override
+    def aggregate(self) -> None:
+        """Exchange the model updates; see `ModelAveraging.aggregate`.
+
+        Rounds do not wait until a worker that is aside has written its part of a checkpoint. It
+        therefore writes one, with its update, before an exchange during which a checkpoint may
+        become due. Worker 0, without which there is no checkpoint, has the next round wait for it.
+        """
+        checkpoints = self.context.checkpoints
+        self._lingers = False
+        if self._aside and checkpoints.kept and self.exchange is not None:
+            self._sent_after = self.exchange.newest_round()
+            if self._leads:
+                self._lingers = self._tier > 0 and checkpoints.due(self._sent_after + 1)
+            else:
+                checkpoints.save_ahead(self._sent_after + self._passed)
+        super().aggregate()
+
+    @override
+    def checkpoint_written(self) -> None:
+        if self._lingers and not self.in_flight and self.exchange is not None:
+            self._lingers = False
+            self.exchange.step_aside()
+
+    @property
+    @override
+    def _behind(self) -> bool:
+        return self._aside and not self._lingers
+
     def _payload(self, vectors: Mapping[str, Source]) -> Payload:
-        self._returns = self._aside and self._tier == 0
-        use = Use.BACK if self._returns else Use.UNAWAITED if self._aside else Use.AS_AGREED
+        use = Use.AS_AGREED
+        if self._aside:
+            use = Use.BACK if self._tier == 0 or self._lingers else Use.UNAWAITED
         return replace(super()._payload(vectors), control=Control(use))
 
     def _begin_round(self, result: Result) -> None:
-        if self._returns and result.used:
+        if self._aside:
+            self._passed = max(1, result.round - self._sent_after)
+        self._lingers = self._lingers and result.used
+        if self._aside and self._tier == 0 and result.used:
             self._aside = False
             report_event(ASIDE, aside=False)
-        self._returns = False
         self.left_out = result.aside
         super()._begin_round(result)
 
@@ -163,8 +198,8 @@ class TieredESync(ESync):
         self.recorder.next_iteration()
         self._samples, self._iterations = 0, 0
         self._unasked, self._unasked_seconds = 0, 0.0
-        self._probes += 1
-        self._apply_answer(self._coordination.ask(self._probes, seconds).wait())
+        self._asked_after += 1  # the state server ignores a smaller number than that of the question before
+        self._apply_answer(self._coordination.ask(self._asked_after, seconds).wait())
         over = self._resting and self.exchange.rest(self.options.leave_out_probe)
         if over or not self._resting:
             self._adopt_model()
@@ -180,7 +215,7 @@ class TieredESync(ESync):
             result = self._start_exchange(payload, replica if merge is None else merge).wait()
             replica.close()
         self._resting = False
-        self._probes = 0
+        self._sent_after = result.round
         self._begin_round(result)
 
 

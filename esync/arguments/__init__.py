@@ -23,7 +23,7 @@ from .environment import defaults_of
 from .flag_types import count
 from .mode import algorithm_of, choose_algorithm, effective, given_state_server, modes_with
 from .outputs import CHECKPOINTS, LOGS
-from .training import DATA, DEVICE, TRAINING
+from .training import DATA, DEVICE, TRAINING, resolve_momentum
 
 __all__ = [
     "algorithm_of",
@@ -134,6 +134,7 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> a
     options = parser.parse_args(arguments)
     options.algorithm = algorithm_of(options.mode, bool(options.use_dcasgd))
     options.given = frozenset(typed)
+    resolve_momentum(options)
     try:
         mode.check(options, typed, options.algorithm)
         for group in GROUPS:

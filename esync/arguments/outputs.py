@@ -1,13 +1,12 @@
 """Flags of what a run writes: evaluations, logs and checkpoints."""
 
 import argparse
-from collections.abc import Mapping, Set
+from collections.abc import Set
 
 from .. import config
 from ..models.names import has_batch_norm
 from ..runtime.run_names import run_name
-from .flag_types import Condition, FlagGroup, argparse_type, count
-from .mode import choose_algorithm
+from .flag_types import FlagGroup, argparse_type, count
 
 
 def _add_logs(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +30,13 @@ def _add_logs(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="estimate batch-norm statistics from N training images before each evaluation and the final model "
         "(default: use the averaged ones)",
+    )
+    add(
+        "--weight-average",
+        choices=config.WEIGHT_AVERAGES,
+        default=config.WEIGHT_AVERAGE,
+        help="polynomial: evaluate, and save as the final model, an average of the common weights over about the last "
+        "ninth of the run (Shamir and Zhang, 2013); none: the newest ones (default: %(default)s)",
     )
     add("--no-evaluation", action="store_true", help="never evaluate")
     add("-ld", "--log-dir", default=config.LOG_DIR, help="folder of the logs (default: %(default)s)")
@@ -57,15 +63,11 @@ def _check_logs(options: argparse.Namespace, typed: Set[str]) -> None:
         raise ValueError("--reestimate-statistics has no effect with --no-evaluation and --no-export; leave it out")
     if options.reestimate_statistics is not None and not has_batch_norm(options.network):
         raise ValueError(f"--reestimate-statistics: network {options.network} has no batch norm; leave it out")
+    if "weight_average" in typed and options.no_evaluation and options.no_export:
+        raise ValueError("--weight-average has no effect with --no-evaluation and --no-export; leave it out")
 
 
 LOGS = FlagGroup(_add_logs, _check_logs)
-
-
-_CHECKPOINTS_CONDITIONS: Mapping[str, Condition] = dict.fromkeys(
-    ("checkpoint_dir", "checkpoint_every", "keep_checkpoints", "resume"),
-    lambda algorithm: not algorithm.prevents_checkpoints,
-)
 
 
 def _add_checkpoints(parser: argparse.ArgumentParser) -> None:
@@ -92,11 +94,7 @@ def _add_checkpoints(parser: argparse.ArgumentParser) -> None:
 
 
 def _check_checkpoints(options: argparse.Namespace, typed: Set[str]) -> None:
-    """Refuse checkpoints without a folder, or where unsent updates of workers would be lost."""
-    if options.checkpoint_dir and (obstacle := choose_algorithm(options).prevents_checkpoints):
-        raise ValueError(
-            f"--checkpoint-dir makes no sense with {obstacle}: a checkpoint would lose what workers have not sent yet"
-        )
+    """Refuse checkpoints without a folder."""
     needless = typed & {"checkpoint_every", "keep_checkpoints", "resume"}
     if needless and not options.checkpoint_dir:
         raise ValueError(f"--{min(needless).replace('_', '-')} needs --checkpoint-dir")
@@ -107,4 +105,4 @@ def _check_checkpoints(options: argparse.Namespace, typed: Set[str]) -> None:
         raise ValueError("--resume goes on with an earlier run, --overwrite deletes it")
 
 
-CHECKPOINTS = FlagGroup(_add_checkpoints, _check_checkpoints, _CHECKPOINTS_CONDITIONS)
+CHECKPOINTS = FlagGroup(_add_checkpoints, _check_checkpoints)

@@ -1,7 +1,7 @@
 """Presets: sets of flags under one name, which `--preset` stands for.
 
 A preset is what the flags would be if they were typed in front of all others, so that any of them
-can be overridden. docs/reference/modes.md says where the choices come from.
+can be overridden. `coordination.automatic_settings` says where the automatic choices come from.
 """
 
 import argparse
@@ -32,20 +32,20 @@ class Preset:
         return words
 
 
-_FAST: Mapping[str, Any] = {
+_MEASURED: Mapping[str, Any] = {
     "mode": "tiered",
-    "leave_out": "auto",
-    "slowest_iterations": 8,
-    "compression": "2bit",
+    "slowest_iterations": "auto",
+    "compression": "auto",
     "overlap": True,
 }
 PRESETS: Mapping[str, Preset] = {
     "fast": Preset(
-        "least time to an accuracy on unequal devices: the fast ones exchange often, in the background", _FAST
+        "least time to an accuracy on unequal devices: measured times decide who exchanges, when, and how",
+        {**_MEASURED, "momentum": "auto", "weight_average": "polynomial"},
     ),
     "skewed-data": Preset(
         "data that differ from worker to worker, as classes or users do",
-        {**_FAST, "normalization": "group"},
+        {**_MEASURED, "normalization": "group"},
     ),
 }
 

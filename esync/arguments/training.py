@@ -15,6 +15,9 @@ from ..runtime import user_functions
 from ..runtime.straggler_injection import NETWORK, parse_straggler_event
 from .flag_types import Condition, FlagGroup, accuracy, argparse_type, count, index, not_negative, positive
 
+#: The value of --momentum that chooses it, and the optimizers for which it is not zero.
+AUTO, WITH_MOMENTUM = "auto", ("sgd", "nag")
+
 _TRAINING_CONDITIONS: Mapping[str, Condition] = {
     "momentum": lambda algorithm: algorithm.has_momentum,
     "learning_rate": lambda algorithm: algorithm.sends != "updates",
@@ -86,9 +89,12 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--momentum",
-        type=not_negative,
+        type=momentum,
         default=None,
-        help=f"momentum of the optimizer (default: {config.MOMENTUM}{_momenta()})",
+        help=f"momentum of the optimizer; {AUTO}: {config.AUTOMATIC_MOMENTUM:g} with sgd and nag, and "
+        f"{config.AUTOMATIC_MOMENTUM_RATE:g} times the learning rate, which is to suit one device "
+        f"without momentum, and --lr-scaling {config.AUTOMATIC_MOMENTUM_SCALING} "
+        f"(default: {config.MOMENTUM}{_momenta()})",
     )
     add(
         "--weight-decay",
@@ -128,6 +134,27 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
     add("--epochs", type=positive, help="samples of all workers ÷ size of the training set")
     add("--max-time", type=positive, help="seconds since the workers have met")
     add("--target-accuracy", type=accuracy, help="test accuracy")
+
+
+def momentum(text: str) -> float | str:
+    """Return a momentum, or AUTO; ValueError for anything else."""
+    return text if text == AUTO else not_negative(text)
+
+
+def resolve_momentum(options: argparse.Namespace) -> None:
+    """Replace the momentum AUTO by a number, and choose learning rates for it.
+
+    They are multiplied by config.AUTOMATIC_MOMENTUM_RATE, and by the effective number of workers
+    in modes that can do so, unless --lr-scaling is given.
+    """
+    if options.momentum == AUTO:
+        options.momentum = None
+        if options.optimizer.lower() in WITH_MOMENTUM:
+            options.momentum = config.AUTOMATIC_MOMENTUM
+            factor = config.AUTOMATIC_MOMENTUM_RATE
+            options.learning_rate, options.local_lr = factor * options.learning_rate, factor * options.local_lr
+            if hasattr(options, "lr_scaling") and "lr_scaling" not in options.given:
+                options.lr_scaling = config.AUTOMATIC_MOMENTUM_SCALING
 
 
 def _name_with_normalization(options: argparse.Namespace, typed: Set[str]) -> None:

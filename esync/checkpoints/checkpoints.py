@@ -28,14 +28,16 @@ from .contents import (
     SERVER_FILE,
     SERVER_WEIGHTS,
     VECTORS_FILE,
+    WORKER_FILE,
     further_vectors,
-    load_arrays,
     load_model,
     load_server_weights,
     load_state,
     load_vectors,
+    load_worker_arrays,
     save_arrays,
     save_model,
+    tracked_states,
 )
 from .lock import RankLock
 from .state_serialization import NotStorableError, OptimizerState, decode, encode
@@ -52,7 +54,7 @@ class Tracked(Protocol):
     """Something whose state a checkpoint keeps for a worker, such as `data.Batches`."""
 
     def state(self) -> dict[str, Any]:
-        """Return the state as values that JSON can hold."""
+        """Return the state: a dict of arrays, numbers, texts, lists and dicts."""
         ...
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -77,6 +79,7 @@ class Checkpoints:
     Attributes:
         directory: as given, but absolute.
         resume: as given.
+        kept: whether a trainer writes them.
         resumed: the round that the run has gone on from; None where it began from the beginning.
         newest: the part that this worker, or the one that it has replaced, has written last.
     """
@@ -97,7 +100,8 @@ class Checkpoints:
         self.resume, self._overwrite = resume, overwrite
         self.resumed: int | None = None
         self.newest: Part | None = None
-        self._bound = False
+        self.kept = False
+        self._ahead = False  # whether this worker writes two parts for a checkpoint; see `save_ahead`
         self._lock: RankLock | None = None
         self._tracked: dict[str, Tracked] = {}
         self._found: dict[str, Any] = {}  # states of what has not been tracked yet
@@ -137,7 +141,7 @@ class Checkpoints:
         Returns:
             Whether a checkpoint was written.
         """
-        if not self._bound or not self._trainer.exchanged:  # a trainer that is measured keeps no checkpoints
+        if not self.kept or not self._trainer.exchanged:  # a trainer that is measured keeps no checkpoints
             return False
         self._prune()
         if 0 not in self._result().needed:  # nobody would write the model
@@ -178,7 +182,10 @@ class Checkpoints:
             "exchanges": trainer.exchanges,
             "agreement": {**self._agreement, "optimizer": _names(trainer)},
             "optimizers": [optimizer.save(arrays) for optimizer in self._optimizers],
-            "tracked": {name: item.state() for name, item in self._tracked.items()},
+            "tracked": {
+                name: self._encode(item.state(), f"the state of {name!r}", arrays)
+                for name, item in self._tracked.items()
+            },
         }
         if state := self._encoded("state", arrays):
             facts["algorithm_state"] = state
@@ -186,7 +193,7 @@ class Checkpoints:
             facts["unsent"] = unsent
         writers: dict[str, Writer] = {}
         if arrays:
-            writers[f"worker-{trainer.rank}.npz"] = lambda path: save_arrays(path, arrays)
+            writers[WORKER_FILE.format(rank=trainer.rank)] = lambda path: save_arrays(path, arrays)
         if trainer.rank == 0:
             if not self._common(facts, writers):
                 return
@@ -196,6 +203,7 @@ class Checkpoints:
         if exchange is not None:
             exchange.part = result.round
         log.debug("checkpoint of round %d in %.2f s", result.round, time.perf_counter() - begun)
+        trainer.algorithm.checkpoint_written()
 
     @property
     def terms(self) -> dict[str, Any]:
@@ -228,7 +236,7 @@ class Checkpoints:
                 f"algorithm {trainer.algorithm.name!r} has only one of the methods state and restore: a run can go on "
                 "from a checkpoint only with both"
             )
-        self._trainer, self._bound = trainer, True
+        self._trainer, self.kept = trainer, True
         self._agreement = {**agreement, "optimizer": _names(trainer)}
         self._optimizers = [OptimizerState(optimizer) for optimizer in trainer.optimizers]
 
@@ -250,13 +258,22 @@ class Checkpoints:
             return Offers(problem=refusal(self.directory, self._parts[0].round))
         for part in self._parts:
             if differences := self._differences(part):
-                problem = f"the checkpoint {part.folder} does not fit: {differences}; {OTHERWISE}"
+                problem = (
+                    f"the checkpoint {part.folder} does not fit: {differences}; give what it was written with, or "
+                    f"{OTHERWISE}"
+                )
                 return Offers(self.resume, problem=problem)
         return Offers(self.resume, [_offer(part) for part in self._parts])
 
     def due(self, round_: int) -> bool:
         """See `algorithms.context.CheckpointHooks`."""
         return round_ // self._every > self._last // self._every
+
+    def save_ahead(self, round_: int) -> None:
+        """See `algorithms.context.CheckpointHooks`."""
+        if self.due(round_) and (self.newest is None or self.newest.round < self._result().round):
+            self._ahead = True
+            self._write(self._result())
 
     def settle(self, rank: int, job: int, resume_at: int, replacement: bool) -> ResumeState | None:
         """See `algorithms.context.CheckpointHooks`."""
@@ -359,19 +376,24 @@ class Checkpoints:
         Its arrays are put into `arrays`.
         """
         algorithm = self._trainer.algorithm
+        owner = f"the state of algorithm {algorithm.name!r}"
+        state = getattr(algorithm, method)()
+        if type(state) is not dict:
+            raise CheckpointError(f"{owner}: {method}() should return a dict, but has returned {type(state).__name__}")
+        return self._encode(state, owner, arrays) if state else None
+
+    @staticmethod
+    def _encode(state: Any, owner: str, arrays: dict[str, np.ndarray]) -> Any:
         try:
-            state = getattr(algorithm, method)()
-            if type(state) is not dict:
-                raise NotStorableError(f"{method}() should return a dict, but has returned {type(state).__name__}")
-            return encode(state, arrays) if state else None
+            return encode(state, arrays)
         except NotStorableError as error:
-            raise CheckpointError(f"the state of algorithm {algorithm.name!r}: {error}") from None
+            raise CheckpointError(f"{owner}: {error}") from None
 
     def _go_back(self, part: Part) -> None:
-        arrays = load_arrays(part, f"worker-{self._store.rank}.npz")
+        arrays = load_worker_arrays(part, self._store.rank)
         for optimizer, saved in zip(self._optimizers, part.facts["optimizers"], strict=True):
             optimizer.load(saved, arrays)
-        self._found = dict(part.facts["tracked"])
+        self._found = tracked_states(part, arrays)
         for name in self._tracked:
             self._restore_tracked(name)
         if "algorithm_state" in part.facts:
@@ -394,7 +416,7 @@ class Checkpoints:
         else:
             complete = self.newest.round if self.newest is not None else 0
         if complete != self._whole:
-            self._store.keep(self._keep, complete)
+            self._store.keep(self._keep * (1 + self._ahead), complete)
             self._whole = complete
 
     def _result(self) -> Result:

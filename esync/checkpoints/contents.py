@@ -15,11 +15,13 @@ from ..gluon.master_weights import follow
 from ..runtime.files import through_memory
 from ..runtime.mxnet_arrays import like
 from ..runtime.mxnet_import import mx
+from .state_serialization import decode
 from .store import CheckpointError, Part
 
 MODEL_FILE = "model.params"
 SERVER_FILE = "server.npz"
 VECTORS_FILE = "vectors.npz"
+WORKER_FILE = "worker-{rank}.npz"
 #: In the servers' file: the weights that their rule worked on, where the workers had other ones.
 SERVER_WEIGHTS = "weights"
 
@@ -45,17 +47,28 @@ def load_state(part: Part) -> list[Any]:
     return [vectors.get(f"vector-{index}") for index in range(part.facts.get("vectors", 0))]
 
 
+def load_worker_arrays(part: Part, rank: int) -> dict[str, np.ndarray]:
+    """Return the arrays in the states of a worker."""
+    return load_arrays(part, WORKER_FILE.format(rank=rank))
+
+
+def tracked_states(part: Part, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Return the state of everything that a worker has tracked, by name, given its arrays."""
+    return {name: decode(state, arrays, mx.cpu()) for name, state in part.facts.get("tracked", {}).items()}
+
+
 def load_server_weights(part: Part) -> np.ndarray | None:
     """Return the weights that the servers' rule worked on; None where they were the model's."""
     return load_arrays(part, SERVER_FILE).get(SERVER_WEIGHTS)
 
 
 def save_model(path: Path, trainer: Any) -> None:
-    """Save the model as Gluon saves parameters.
+    """Save the common model as Gluon saves parameters.
 
     That of asynchronous workers is saved with the mean of their statistics.
     """
-    with trainer.mean_statistics(), through_memory(path) as memory:
+    replica = trainer.replica
+    with replica.holding(replica.common), through_memory(path) as memory:
         arrays = [stored_values(parameter).as_nd_ndarray() for parameter in trainer.parameters]
         mx.nd.save(str(memory), dict(zip(_names(trainer), arrays, strict=True)))
 

@@ -4,10 +4,10 @@ import logging
 import math
 import uuid
 from collections.abc import Collection, Mapping, Sequence
-from types import TracebackType
 from typing import Any
 
 from .. import config
+from ..runtime.closing import Closing
 from ..runtime.errors import ExpectedError
 from ..runtime.futures import Completed, Handle
 from ..runtime.watchdog import WatchedWait
@@ -26,7 +26,11 @@ class StateServerError(ExpectedError):
     """
 
 
-class StateServerClient:
+#: Optional field of an answer → its type.
+_OPTIONAL = {"tier": int, "left_out": bool, "share": float, "iterations": int, "compression": str}
+
+
+class StateServerClient(Closing):
     """One worker's `Coordination` over HTTP, for one thread at a time.
 
     Args:
@@ -112,9 +116,8 @@ class StateServerClient:
         answer = self._call(f"{self._path}/query", query)
         self._round_trip = self._http.duration
         try:
-            tier, left_out = int(answer.get("tier", 0)), bool(answer.get("left_out", False))
-            share = float(answer.get("share", 0.0))
-            decision = ExchangeDecision(bool(answer["ready"]), float(answer["lease"]), tier, left_out, share)
+            options: dict[str, Any] = {name: kind(answer[name]) for name, kind in _OPTIONAL.items() if name in answer}
+            decision = ExchangeDecision(bool(answer["ready"]), float(answer["lease"]), **options)
         except (AttributeError, KeyError, TypeError, ValueError):
             raise self._unexpected(answer) from None
         if not (math.isfinite(decision.lease) and decision.lease >= 0):
@@ -140,10 +143,7 @@ class StateServerClient:
         if rejoin:
             message["rejoin"] = True
         if members is not None:
-            if len(members) <= MAX_LISTED:
-                message["members"] = list(members)
-            else:
-                message["present"] = as_text(members)
+            message["present"] = as_text(members)
         if aside:
             message["aside"] = True
         if exchange is not None:
@@ -168,14 +168,6 @@ class StateServerClient:
     def close(self) -> None:
         """Close the connection."""
         self._http.close()
-
-    def __enter__(self) -> "StateServerClient":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _call(self, path: str, fields: Mapping[str, Any]) -> Any:
         """Return the answer to a call, which is repeated for as long as the patience lasts."""
@@ -203,11 +195,6 @@ class StateServerClient:
     def _unexpected(self, answer: object) -> StateServerError:
         """Return the error for an answer that no state server gives."""
         return StateServerError(f"{self.address} is not a state server: it answered {str(answer)[:80]}")
-
-
-#: Up to this many ranks are listed one by one, as earlier state servers expect them: 1,000 take
-#: 6 kB of a request.
-MAX_LISTED = 1000
 
 
 def as_text(members: Collection[int]) -> str:

@@ -22,12 +22,13 @@ from threading import Lock
 from typing import Any
 
 from .. import config
+from .automatic_settings import SettingsChooser
 from .decision import NOT_READY, READY, ExchangeDecision, automatic_epsilon, decide
 from .records import Ranking, Record
-from .tiers import Division, TierSettings, decide_aside, iterations_for
+from .tiers import Division, TierSettings, decide_aside
 
-#: Attributes that are not part of a coordinator's saved state, because they can be rebuilt.
-UNSAVED = ("_lock", "_records", "_ranking", "_division")
+#: Attributes that a coordinator's saved state has in another form, or that can be rebuilt.
+UNSAVED = ("_lock", "_records", "_ranking", "_tiering", "_division", "_chooser")
 
 
 class Coordinator:
@@ -39,7 +40,8 @@ class Coordinator:
             of the worker, plus the round trip of a question if known, plus epsilon. None: chosen
             for each worker from the fluctuations of its iterations and round trips.
         slowest_iterations: local iterations of the slowest worker per round; 1 in the paper.
-        tiering: settings for the division into tiers; None: all workers are in the first one.
+        tiering: settings for the division into tiers, and for what is chosen for each round; None: all
+            workers are in the first tier, and nothing is chosen.
 
     Raises:
         InvalidError: an argument is out of range.
@@ -60,7 +62,16 @@ class Coordinator:
         self.epsilon = None if epsilon is None else seconds("epsilon", epsilon)
         self.slowest_iterations = slowest_iterations
         self._round = 1
-        self._division = None if tiering is None else _division(tiering, num_workers)
+        self._tiering = tiering
+        self._division: Division | None = None
+        self._chooser: SettingsChooser | None = None
+        if tiering is not None:
+            try:
+                tiering.check(num_workers)
+            except ValueError as error:
+                raise InvalidError(str(error)) from None
+            self._division = Division(tiering, num_workers) if tiering.divides else None
+            self._chooser = SettingsChooser(choices, slowest_iterations) if (choices := tiering.choices) else None
         self._records = [Record(rank) for rank in range(num_workers)]
         self._absent: list[int] = []  # ranks whose workers are dead
         self._ranking = Ranking(self._records)
@@ -116,7 +127,7 @@ class Coordinator:
         with self._lock:
             record = self._record(rank)
             seconds("te", te)
-            if self._division is not None and self._division.settings.divides:
+            if self._division is not None:
                 raise ConflictError(
                     "this job divides its workers into tiers (mode tiered), of which the published question knows "
                     "nothing: start this worker with the same version of ESync as the others"
@@ -164,7 +175,7 @@ class Coordinator:
                 record.add_report(iteration, capability, now, iterations)
                 self._news(record, now, before)
                 if self._division is not None and (rank in self._division.aside or not measured):
-                    self._division.update(self._records, self._absent)
+                    self._divide(self._division)
             return self._answer(record, iteration, now)
 
     def reset(
@@ -197,7 +208,8 @@ class Coordinator:
 
         Raises:
             InvalidError: unknown rank, negative or non-finite value.
-            ConflictError: `round` is neither the job's round nor the next one.
+            ConflictError: `round` is neither the job's round nor the next one, though rounds wait for
+                this worker.
         """
         with self._lock:
             record = self._record(rank)
@@ -207,7 +219,10 @@ class Coordinator:
                 seconds("exchange", exchange)
             present = None if members is None else {self._record(member).rank for member in members}
             division = self._division
-            if not (self._round <= round or (aside and division is not None)) or round > self._round + 1:
+            # Rounds may have passed without this worker, and messages about them may be late or lost.
+            unawaited = division is not None and (aside or rejoin or rank in division.aside)
+            skips = round > self._round + 1
+            if (round < self._round and not (aside and unawaited)) or (skips and not unawaited):
                 raise ConflictError(f"RESET for round {round} refused: the job is in round {self._round}")
             if present is not None:
                 self._absent = [other for other in range(self.num_workers) if other not in present]
@@ -217,20 +232,24 @@ class Coordinator:
                 self._ranking.forget()
             elif round == record.round and not aside:
                 return  # a repeated message
-            if exchange is not None:
-                weight = config.CAPABILITY_SMOOTHING if record.exchange else 1.0
-                record.exchange += weight * (exchange - record.exchange)
+            # Others open that round: until its next RESET, rounds do not wait for this worker.
+            premature = skips and any(other.rank != rank for other in self._awaited())
+            aside = aside or premature
+            if exchange is not None and self._chooser is not None:
+                self._chooser.note_exchange(record, exchange, opens=round > self._round)
             if division is not None and aside != (rank in division.aside):
                 (division.aside.add if aside else division.aside.discard)(rank)
                 self._ranking.forget()
-            if round > self._round:
+            if round > self._round and not premature:
                 self._round = round
                 for other in self._records:
                     if division is None or other.rank not in division.aside:
                         other.asked, other.ready = -1, False
+                if self._chooser is not None:
+                    self._chooser.choose(self._awaited(), self._present())
+                    self.slowest_iterations = self._chooser.settings.iterations
                 if division is not None:
-                    division.update(self._records, self._absent)
-                    self._choose_iterations(division)
+                    self._divide(division)
             record.round, record.asked, record.ready = round, -1, False
             record.finished = now
             record.te = te
@@ -256,19 +275,24 @@ class Coordinator:
         """Return everything that affects answers, for JSON."""
         with self._lock:
             kept = {name: value for name, value in vars(self).items() if name not in UNSAVED}
-            if self._division is not None:
-                kept["_division"] = self._division.state()
+            if self._tiering is not None:
+                kept["_tiering"] = self._tiering.flat
+            for name, part in {"_division": self._division, "_chooser": self._chooser}.items():
+                kept[name] = None if part is None else part.state()
             return {**kept, "_records": [asdict(record) for record in self._records]}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "Coordinator":
         """Return a coordinator with the state that `state` has returned."""
-        self = cls(state["num_workers"], state["epsilon"])
+        tiering = TierSettings.of(state["_tiering"]) if "_tiering" in state else None
+        self = cls(state["num_workers"], state["epsilon"], tiering=tiering)
         records = [Record(**fields) for fields in state["_records"]]
         saved = {name: state[name] for name in vars(self) if name in state and name not in UNSAVED}
         vars(self).update(saved, _records=records, _ranking=Ranking(records))
-        if state.get("_division") is not None:
-            self._division = Division.from_state(state["_division"])
+        if self._division is not None:
+            self._division.restore(state["_division"])
+        if self._chooser is not None:
+            self._chooser.restore(state["_chooser"])
         return self
 
     # --- called with the lock held ----------------------------------------------------------------
@@ -300,45 +324,41 @@ class Coordinator:
     def _answer(self, record: Record, iteration: int, now: float) -> ExchangeDecision:
         if iteration < record.asked:
             return NOT_READY  # overtaken by a newer question, so the answer must have been NOT-READY
-        if self._division is not None:
-            return self._answer_in_tiers(self._division, record, now)
-        if record.ready:
-            return READY
-        epsilon = self._epsilon(record)
-        decision = decide(
-            self._ranking.slowest(self._absent), record, self._round, self.slowest_iterations, epsilon, now
-        )
-        record.ready = decision.ready
-        return decision
-
-    def _answer_in_tiers(self, division: Division, record: Record, now: float) -> ExchangeDecision:
-        """Answer a question, with the worker's tier, and whether it is left out."""
-        rank = record.rank
-        tier, out = division.tier(rank, self._absent), rank in division.left_out
-        if (tier or out) and rank not in division.aside:
-            division.aside.add(rank)
-            self._ranking.forget()
-        if out:
-            return ExchangeDecision(False, tier=tier, left_out=True, share=division.shares.get(rank, 0.0))
+        division, rank, tier = self._division, record.rank, 0
+        if division is not None:
+            tier, out = division.tier(rank, self._absent), rank in division.left_out
+            if (tier or out) and rank not in division.aside:
+                division.aside.add(rank)
+                self._ranking.forget()
+            if out:
+                return ExchangeDecision(False, tier=tier, left_out=True, share=division.shares.get(rank, 0.0))
         decision = READY
         if not record.ready:
-            unknown = self._absent if not division.aside else {*self._absent, *division.aside}
-            slowest, epsilon = self._ranking.slowest(unknown), self._epsilon(record)
-            how = decide_aside if rank in division.aside else decide
-            decision = how(slowest, record, self._round, self.slowest_iterations, epsilon, now)
+            aside = division.aside if division is not None else ()
+            slowest = self._ranking.slowest({*self._absent, *aside} if aside else self._absent)
+            how = decide_aside if rank in aside else decide
+            decision = how(slowest, record, self._round, self.slowest_iterations, self._epsilon(record), now)
             record.ready = decision.ready
-        return replace(decision, tier=tier)
+        if tier:
+            decision = replace(decision, tier=tier)
+        if self._chooser is None:
+            return decision
+        chosen = self._chooser.settings
+        return replace(decision, iterations=chosen.iterations, compression=chosen.compression)
 
-    def _choose_iterations(self, division: Division) -> None:
-        """Choose the iterations of the slowest worker in the next round, if the settings require it."""
-        share = division.settings.exchange_share
-        counted = [
-            other for other in self._records if other.rank not in division.aside and other.rank not in self._absent
-        ]
-        exchange = max((record.exchange for record in counted), default=0.0)
-        pace = max((record.capability for record in counted), default=0.0)
-        if share is not None and exchange and pace:
-            self.slowest_iterations = iterations_for(exchange, pace, share, self.slowest_iterations)
+    def _divide(self, division: Division) -> None:
+        division.update(self._records, self._absent, self._chooser.settings if self._chooser is not None else None)
+
+    def _present(self) -> list[Record]:
+        """Return the workers that are not dead, and not among those given to be left out."""
+        given = self._tiering.leave_out if self._tiering is not None else None
+        away = {*self._absent, *(given or ())}
+        return [record for record in self._records if record.rank not in away]
+
+    def _awaited(self) -> list[Record]:
+        """Return the workers that rounds wait for."""
+        away = {*self._absent, *(self._division.aside if self._division is not None else ())}
+        return [record for record in self._records if record.rank not in away]
 
     def _news(self, record: Record, now: float, before: float) -> None:
         """Update the ranking after a new message; `before` is the worker's former capability."""
@@ -349,18 +369,6 @@ class Coordinator:
 
     def _epsilon(self, record: Record) -> float:
         return automatic_epsilon(record) if self.epsilon is None else self.epsilon
-
-
-def _division(tiering: TierSettings, workers: int) -> Division:
-    """Make the division of this many workers; raise InvalidError if the settings do not fit."""
-    if tiering.tiers and len(tiering.tiers) != workers:
-        raise InvalidError(f"tiers of {len(tiering.tiers)} ranks were given, but there are {workers} workers")
-    if strange := [rank for rank in tiering.leave_out or () if not 0 < rank < workers]:
-        raise InvalidError(
-            f"rank {strange[0]} cannot be left out: this job has the ranks 0 to {workers - 1}, and rank 0 evaluates "
-            "and writes the model"
-        )
-    return Division(tiering, workers)
 
 
 class RefusedError(ValueError):

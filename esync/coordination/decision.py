@@ -21,6 +21,8 @@ class ExchangeDecision:
         tier: of the worker (mode tiered); rounds wait for tier 0 only.
         left_out: whether the worker sends nothing for now (mode tiered).
         share: of a worker that is left out, in the summed speed of all; 0: not known.
+        iterations: of the slowest worker in this round, if the state server chooses settings; else 0.
+        compression: of this round's exchange, if the state server chooses it; else "".
     """
 
     ready: bool
@@ -28,6 +30,8 @@ class ExchangeDecision:
     tier: int = 0
     left_out: bool = False
     share: float = 0.0
+    iterations: int = 0
+    compression: str = ""
 
 
 GOLDEN = (math.sqrt(5) - 1) / 2

@@ -1,11 +1,15 @@
-"""The non-blocking client of a state server, with delayed ACK (paper, section 4.2)."""
+"""Questions to a state server that are asked in the background, with delayed ACK (paper, section 4.2)."""
 
 import queue
 import threading
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from typing_extensions import override
+
 from ..runtime.futures import Future, Handle
+from . import Coordination
 from .client import StateServerClient
 from .decision import ExchangeDecision
 from .straggler_policies import OnlinePolicySettings, PolicyDirective
@@ -14,26 +18,21 @@ from .tiers import TierSettings
 T = TypeVar("T")
 
 
-class DelayedClient:
-    """A `Coordination` in which only `init` waits.
-
-    A thread makes the calls in order. If RESET fails, the next question raises its error.
+class DelayedCoordination(Coordination):
+    """A `Coordination` in which only `init` waits; subclasses make the calls in order, in the background.
 
     Args:
         client: makes the calls.
     """
 
-    def __init__(self, client: StateServerClient) -> None:
+    def __init__(self, client: Coordination) -> None:
         self.round = client.round
-        self._client = client
-        self._calls: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name="state server", daemon=True)
-        self._thread.start()
+        self.client = client
 
     @property
     def round_trip(self) -> float:
         """See `Coordination`."""
-        return self._client.round_trip
+        return self.client.round_trip
 
     def init(
         self,
@@ -44,15 +43,15 @@ class DelayedClient:
         tiering: TierSettings | None = None,
     ) -> None:
         """See `Coordination`; it waits for the answer, because other workers depend on it."""
-        self._start(lambda: self._client.init(num_workers, epsilon, slowest_iterations, watching, tiering)).wait()
+        self._start(lambda: self.client.init(num_workers, epsilon, slowest_iterations, watching, tiering)).wait()
 
     def ask(self, iteration: int, capability: float) -> Handle[ExchangeDecision]:
         """See `Coordination`; the handle is done when the answer has arrived."""
         round = self.round
 
         def ask() -> ExchangeDecision:
-            self._client.round = round
-            return self._client.ask(iteration, capability).wait()
+            self.client.round = round
+            return self.client.ask(iteration, capability).wait()
 
         return self._start(ask)
 
@@ -66,18 +65,37 @@ class DelayedClient:
     ) -> None:
         """See `Coordination`."""
         self.round = round
-        self._start(lambda: self._client.reset(round, rejoin, members, aside, exchange))
+        self._start(lambda: self.client.reset(round, rejoin, members, aside, exchange))
 
     def report_steps(self, since: int, steps: int, seconds: float) -> Handle[PolicyDirective]:
         """See `Coordination`; the handle is done when the answer has arrived."""
-        return self._start(lambda: self._client.report_steps(since, steps, seconds).wait())
+        return self._start(lambda: self.client.report_steps(since, steps, seconds).wait())
+
+    @abstractmethod
+    def _start(self, call: Callable[[], T]) -> Future[T]:
+        """Make a call after those before it; return the handle of its answer."""
+
+
+class DelayedClient(DelayedCoordination):
+    """Makes the calls in a thread; if RESET fails, the next question raises its error.
+
+    Args:
+        client: makes the calls.
+    """
+
+    def __init__(self, client: StateServerClient) -> None:
+        super().__init__(client)
+        self._calls: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="state server", daemon=True)
+        self._thread.start()
 
     def close(self) -> None:
         """Cancel pending calls, and close the connection."""
         self._calls.put(None)
-        self._client.close()
+        self.client.close()
         self._thread.join(1.0)
 
+    @override
     def _start(self, call: Callable[[], T]) -> Future[T]:
         answer: Future[T] = Future("the state server's answer")
         self._calls.put((call, answer))

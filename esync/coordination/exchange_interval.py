@@ -1,6 +1,7 @@
-"""The number of local iterations per exchange, from the times of an exchange and an iteration.
+"""How long workers compute between exchanges, so that these take a small share of a round.
 
-It is used by the algorithms with `--local-iterations auto`, and by the state server.
+`--local-iterations auto` takes the number of local iterations from here, `--slowest-iterations auto` from
+`automatic_settings`.
 """
 
 import math
@@ -11,42 +12,34 @@ from .. import config
 _ROUNDING = 1e-6
 
 
-def iterations_per_exchange(
-    exchange_seconds: float,
-    iteration_seconds: float,
-    overlap: bool = False,
-    share: float = config.AUTO_EXCHANGE_SHARE,
-    most: int = config.AUTO_MAX_ITERATIONS,
-) -> int:
+def least_computing(exchange: float, share: float) -> float:
+    """Return the seconds of computing of a round whose exchange takes at most a share s of it.
+
+    E ≤ s · (R + E), so that R ≥ E · (1 − s)/s.
+
+    Args:
+        exchange: E, seconds of an exchange, without waiting for other workers.
+        share: s, between 0 and 1. Where workers train during the exchange, 1/2 hides it.
+    """
+    return exchange * (1 - share) / share
+
+
+def iterations_per_exchange(exchange_seconds: float, iteration_seconds: float, share: float) -> int:
     """Return the fewest local iterations per exchange that keep the time for exchanges small.
 
-    If the worker waits, a round of H iterations of c seconds and an exchange of x seconds takes
-    H·c + x, so the exchange takes at most the share s of it if H ≥ (1 − s)/s · x/c. If the worker
-    trains during the exchange, H ≥ x/c hides it. With fewer iterations, the network slows training
-    down; with more, replicas diverge without benefit. The trade-off is that of Wang and Joshi,
-    "Adaptive Communication Strategies to Achieve the Best Error-Runtime Trade-off in Local-Update
-    SGD" (SysML 2019, arXiv 1810.08313), whose ratio of communication and computation times, α, is
-    x/c. They choose H from a bound on the error, which needs constants of the loss; this rule needs
-    only times.
+    With fewer iterations, the network slows training down; with more, replicas diverge without benefit. The
+    trade-off is that of Wang and Joshi, "Adaptive Communication Strategies to Achieve the Best
+    Error-Runtime Trade-off in Local-Update SGD" (SysML 2019, arXiv 1810.08313), whose ratio of
+    communication and computation times, α, is that of the two arguments. They choose the number from a bound
+    on the error, which needs constants of the loss; this rule needs only times.
 
     Args:
         exchange_seconds: of one exchange, without waiting for other workers; at least 0.
         iteration_seconds: of one local iteration; above 0.
-        overlap: whether the worker trains during an exchange.
-        share: largest share of a round for an exchange without overlap; above 0, at most 1.
-        most: largest result.
+        share: largest share of a round for an exchange; see `least_computing`.
 
     Returns:
-        From 1 to `most`.
-
-    Raises:
-        ValueError: a time or the share is outside its range.
+        From 1 to config.AUTO_MAX_ITERATIONS.
     """
-    if not (exchange_seconds >= 0 and iteration_seconds > 0 and 0 < share <= 1):
-        raise ValueError(
-            f"exchange_seconds is {exchange_seconds}, iteration_seconds {iteration_seconds}, share {share}, but they "
-            "should be at least 0, above 0, and above 0 and at most 1"
-        )
-    ratio = exchange_seconds / iteration_seconds
-    interval = ratio if overlap else (1 - share) / share * ratio
-    return int(min(max(1, math.ceil(min(interval, most) - _ROUNDING)), most))
+    interval = least_computing(exchange_seconds, share) / iteration_seconds
+    return max(1, math.ceil(min(interval, config.AUTO_MAX_ITERATIONS) - _ROUNDING))

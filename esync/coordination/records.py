@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
 from .. import config
@@ -25,12 +25,26 @@ class Record:
     round_trip: float = 0.0  # smoothed seconds of a question and its answer, as the worker sees them; 0 while unknown
     round_trip_jitter: float = 0.0  # smoothed seconds by which one differs from that
     held_up: float = 0.0  # smoothed seconds per iteration that it loses to waiting for answers
-    exchange: float = 0.0  # smoothed seconds of an exchange, without the wait for others; 0 while unknown
+    exchanges: list[float] = field(default_factory=list)  # seconds of the newest ones, without the wait for others
+    compression: str = ""  # with which they were measured, where the state server chooses it
 
     @property
     def speed_rank(self) -> float:
         """The capability, with "unknown" counted as slower than everything."""
         return self.capability or math.inf
+
+    @property
+    def exchange(self) -> float:
+        """Seconds of an exchange, 0 while unknown: the shortest of the newest ones.
+
+        Other traffic, such as the model on its way to workers that begin, only adds to the time.
+        """
+        return min(self.exchanges, default=0.0)
+
+    def add_exchange(self, seconds: float, compression: str) -> None:
+        """Note the seconds of an exchange, without the wait for others, and its compression."""
+        before = self.exchanges if compression == self.compression else []
+        self.exchanges, self.compression = [*before, seconds][-config.AUTO_WINDOW :], compression
 
     def add_report(self, iteration: int, capability: float, now: float, iterations: int = 1) -> None:
         """Update the record with a new question.
@@ -114,9 +128,11 @@ class Ranking:
             absent: ranks that do not take part; ignored if all ranks are absent.
         """
         heap, records = self._heap, self._records
+        if len(absent) >= len(records):  # then reports add nothing to the heap
+            return max(records, key=lambda record: (record.speed_rank, -record.rank))
         while True:
             if not heap or len(heap) > 4 * len(records):
-                ignored = set(absent) if len(absent) < len(records) else set()
+                ignored = set(absent)
                 heap[:] = [(-record.speed_rank, record.rank) for record in records if record.rank not in ignored]
                 heapify(heap)
             negative, rank = heap[0]

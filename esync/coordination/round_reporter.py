@@ -34,7 +34,7 @@ class RoundReport:
     """One worker's round, or several added up.
 
     The fields are those of the state server's call of that name, in seconds and bytes;
-    `accuracy` is a value of the metric.
+    `accuracy` is a value of the metric, and `parts` are further results of that evaluation.
     """
 
     rank: int
@@ -54,6 +54,7 @@ class RoundReport:
     metric: Metric = TEST_ACCURACY
     run_round: int | None = None
     logged: Mapping[str, float | None] = field(default_factory=dict)
+    parts: Mapping[str, float] = field(default_factory=dict)
 
     def body(self) -> dict[str, Any]:
         """Return the body of the call."""
@@ -124,6 +125,7 @@ class RoundReporter:
         self._again = False  # it has been sent before, and only the accuracy in it is new
         self._last: RoundReport | None = None
         self._accuracy: tuple[float | None, int | None] = (None, None)
+        self._parts: Mapping[str, float] = {}
         self._reason: str | None = None  # of the end, as soon as it has come
         self._warned = False
         self._deadline = float("inf")
@@ -153,6 +155,7 @@ class RoundReporter:
             bytes_received=entry["bytes_received"],
             accuracy=accuracy,
             accuracy_round=accuracy_round,
+            parts=self._parts,
             metric=self._metric,
             run_round=entry.get("round"),
             logged={name: mean for name, mean in entry.get(LOGGED, {}).items() if mean is not None},
@@ -162,8 +165,8 @@ class RoundReporter:
             self._again = False
             self._wake.notify()
 
-    def accuracy(self, number: int, accuracy: float) -> None:
-        """Report the accuracy, or other metric, of the weights with which round `number` ended.
+    def accuracy(self, number: int, accuracy: float, parts: Mapping[str, float] | None = None) -> None:
+        """Report the accuracy, or other metric, of the weights with which round `number` ended, and its parts.
 
         A value that the metric cannot have, such as the loss of weights that have diverged, is left
         out.
@@ -171,11 +174,11 @@ class RoundReporter:
         if not self._metric.possible(accuracy):
             return
         with self._wake:
-            self._accuracy = accuracy, number
+            self._accuracy, self._parts = (accuracy, number), parts or {}
             if self._next is None:
                 self._next, self._again = self._last, True
             if self._next is not None:
-                self._next = replace(self._next, accuracy=accuracy, accuracy_round=number)
+                self._next = replace(self._next, accuracy=accuracy, accuracy_round=number, parts=self._parts)
             self._wake.notify()
 
     def close(self, reason: str) -> None:

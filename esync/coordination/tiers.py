@@ -7,10 +7,11 @@ explains the rules.
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from .. import config
+from .automatic_settings import AutomaticSettings, Choices
 from .decision import NOT_READY, READY, ExchangeDecision, lease_share
 from .records import Record
 
@@ -24,13 +25,18 @@ class TierSettings:
     Attributes:
         tiers: tier of each rank, from 0; empty: all are in the first; None: by speed (`divide`).
         leave_out: ranks that are left out; None: by share of the speed (`left_out`).
-        exchange_share: share of a round that an exchange may take, from which the number of
-            iterations follows (`iterations_for`); None: the number is fixed.
+        exchange_share: largest share of a round for an exchange, where settings are chosen in every
+            round (`automatic_settings`); None: none are.
+        chooses_iterations: whether the iterations of the slowest worker are chosen.
+        compressions: compressions to choose from, the finest one first → bits of a value; empty: the
+            compression is given.
     """
 
     tiers: tuple[int, ...] | None = None
     leave_out: tuple[int, ...] | None = ()
     exchange_share: float | None = None
+    chooses_iterations: bool = True
+    compressions: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> "TierSettings":
@@ -45,22 +51,45 @@ class TierSettings:
         """Whether there may be workers that rounds do not wait for."""
         return self.tiers != () or self.leave_out != ()
 
+    def check(self, workers: int) -> None:
+        """Raise ValueError if the settings do not fit this many workers."""
+        if self.tiers and len(self.tiers) != workers:
+            raise ValueError(f"--tiers: tiers of {len(self.tiers)} ranks were given, but there are {workers} workers")
+        if strange := [rank for rank in self.leave_out or () if not 0 < rank < workers]:
+            raise ValueError(
+                f"--leave-out: rank {strange[0]} cannot be left out: this job has the ranks 0 to {workers - 1}, and "
+                "rank 0 evaluates and writes the model"
+            )
+        bits = list(self.compressions.values())
+        if bits != sorted({*bits} - {math.inf}, reverse=True):
+            raise ValueError(f"compressions must have finite numbers of bits, the largest first, not {bits}")
+
+    @property
+    def choices(self) -> Choices | None:
+        """What is chosen for every round; None: nothing."""
+        if self.exchange_share is None:
+            return None
+        by_speed = self.tiers is None and self.chooses_iterations
+        return Choices(self.exchange_share, self.chooses_iterations, by_speed, self.compressions)
+
     @property
     def flat(self) -> dict[str, Any]:
         """The settings as JSON can hold them."""
         return asdict(self)
 
 
-def divide(paces: Mapping[int, float], before: Mapping[int, int]) -> dict[int, int]:
+def divide(paces: Mapping[int, float], before: Mapping[int, int], slowest: float = 0.0) -> dict[int, int]:
     """Divide workers into tiers by their speeds.
 
     Each tier starts with the fastest remaining worker, and includes workers whose iterations are at
-    most config.TIER_RATIO times as long. A worker changes its tier only if it is beyond that limit
-    by the share config.TIER_HYSTERESIS, which prevents frequent changes.
+    most config.ROUND_ITERATIONS times as long; the first one those up to a chosen time, if there is
+    one. A worker changes its tier only if it is beyond that limit by the share
+    config.TIER_HYSTERESIS, which prevents frequent changes.
 
     Args:
         paces: rank → seconds of an iteration, above 0.
         before: rank → its present tier, if it has one.
+        slowest: seconds of an iteration up to which workers are in the first tier; 0: not chosen.
 
     Returns:
         Rank → tier, from 0.
@@ -69,10 +98,13 @@ def divide(paces: Mapping[int, float], before: Mapping[int, int]) -> dict[int, i
     rest = sorted(paces, key=lambda rank: (paces[rank], rank))
     tier = 0
     while rest:
-        limit = config.TIER_RATIO * paces[rest[0]]
+        chosen = 0.0 if tier else slowest
+        limit = chosen or config.ROUND_ITERATIONS * paces[rest[0]]
         slower: list[int] = []
         for rank in rest:
-            if rank not in before:
+            if chosen:
+                bound = limit * (1 + config.TIER_HYSTERESIS / 2)  # the next slower workers are further away
+            elif rank not in before:
                 bound = limit
             elif before[rank] <= tier:
                 bound = limit * (1 + config.TIER_HYSTERESIS)
@@ -93,36 +125,26 @@ def shares(paces: Mapping[int, float]) -> dict[int, float]:
 
 
 def left_out(paces: Mapping[int, float], before: Collection[int]) -> set[int]:
-    """Return the workers whose share of the summed speed is below config.LEAVE_OUT_SHARE.
+    """Return the workers during whose iteration the workers that are left do too many batches.
 
-    A worker that is left out returns when its share exceeds that by config.LEAVE_OUT_HYSTERESIS.
+    More than config.NOISE_SCALE batches are too many (`automatic_settings` says why), which is a
+    share of their summed speed below 1/NOISE_SCALE. Workers are left out one by one, the slowest one
+    first, so that of many workers alike NOISE_SCALE are left. A worker that is left out returns when
+    its share exceeds that limit by config.LEAVE_OUT_HYSTERESIS.
 
     Args:
         paces: rank → seconds of an iteration, above 0.
         before: ranks that are left out at present.
     """
-    returns = config.LEAVE_OUT_SHARE * (1 + config.LEAVE_OUT_HYSTERESIS)
-    return {
-        rank for rank, share in shares(paces).items() if share < (returns if rank in before else config.LEAVE_OUT_SHARE)
-    }
-
-
-def iterations_for(exchange: float, pace: float, share: float, before: int) -> int:
-    """Return how many local iterations the slowest worker should do in a round.
-
-    It is the smallest H for which an exchange takes at most the share s of a round:
-    E ≤ s · (E + H · c). With s = ½ the iterations last as long as the exchange. A present number
-    that is too large by at most the share config.SLOWEST_ITERATIONS_SPARE is kept.
-
-    Args:
-        exchange: seconds of an exchange, without the wait for others (E).
-        pace: seconds of an iteration of the slowest worker, above 0 (c).
-        share: s, between 0 and 1.
-        before: the present number.
-    """
-    needed = min(exchange * (1 - share) / (share * pace), config.SLOWEST_ITERATIONS_MAX)
-    least = before * (1 - config.SLOWEST_ITERATIONS_SPARE)
-    return before if least <= needed <= before else max(1, math.ceil(needed))
+    least = 1 / config.NOISE_SCALE
+    returns = least * (1 + config.LEAVE_OUT_HYSTERESIS)
+    total, out = sum(1 / pace for pace in paces.values()), set[int]()
+    # Those that are left out come first, or workers alike would take turns.
+    for rank in sorted(paces, key=lambda rank: (rank in before, paces[rank], rank), reverse=True):
+        if 1 / paces[rank] < (returns if rank in before else least) * total:
+            out.add(rank)
+            total -= 1 / paces[rank]
+    return out
 
 
 def decide_aside(
@@ -175,8 +197,14 @@ class Division:
         self.shares: dict[int, float] = {}
         self._measured: set[int] = set()  # ranks that have been divided by their speed
 
-    def update(self, records: Sequence[Record], absent: Collection[int]) -> None:
-        """Divide the workers by their present speeds; `absent` are ranks that do not take part."""
+    def update(self, records: Sequence[Record], absent: Collection[int], chosen: AutomaticSettings | None) -> None:
+        """Divide the workers by their present speeds.
+
+        Args:
+            records: of all workers.
+            absent: ranks that do not take part.
+            chosen: the settings of the present round, where they are chosen.
+        """
         paces = {
             record.rank: record.capability for record in records if record.capability > 0 and record.rank not in absent
         }
@@ -186,8 +214,16 @@ class Division:
         if self.settings.tiers is None:
             participants = {rank: pace for rank, pace in paces.items() if rank not in self.left_out}
             before = {rank: self.tiers[rank] for rank in participants if rank in self._measured}
-            for rank, tier in divide(participants, before).items():
+            slowest = chosen.slowest if chosen is not None else 0.0
+            for rank, tier in divide(participants, before, slowest).items():
                 self.tiers[rank] = tier
+            if self.settings.leave_out is None and chosen is not None and slowest:
+                # Their exchanges would lengthen those of the workers that rounds wait for.
+                self.left_out |= {
+                    rank
+                    for rank, pace in participants.items()
+                    if rank and self.tiers[rank] and (chosen.alone or pace <= chosen.seconds)
+                }
             self._measured.update(record.rank for record in records if record.measured)
 
     def tier(self, rank: int, absent: Collection[int]) -> int:
@@ -198,17 +234,15 @@ class Division:
     def state(self) -> dict[str, Any]:
         """Return everything that affects later answers, for JSON."""
         return {
-            "settings": self.settings.flat,
             "tiers": self.tiers,
             "left_out": sorted(self.left_out),
             "aside": sorted(self.aside),
+            "shares": list(self.shares.items()),
             "measured": sorted(self._measured),
         }
 
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> "Division":
-        """Return a division with the state that `state` has returned."""
-        self = cls(TierSettings.of(state["settings"]), len(state["tiers"]))
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state` has returned."""
         self.tiers, self.left_out = list(state["tiers"]), set(state["left_out"])
         self.aside, self._measured = set(state["aside"]), set(state["measured"])
-        return self
+        self.shares = dict(state["shares"])

@@ -1,6 +1,6 @@
 """Mini-batches from a worker's share of a data set: endless, reproducible and resumable."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -31,27 +31,33 @@ class Batches(Iterator[tuple[np.ndarray, np.ndarray]]):
         images: all images of the data set, as in `Dataset`; only batches of them are copied.
         labels: the labels of all images.
         indices: the indices of the samples in the share.
-        batch_size: samples per batch.
+        batch_size: samples per batch, or a function that returns those of the next one.
         seed: one or several non-negative numbers; with (seed, rank), the orders of the workers are
             independent.
     """
 
     def __init__(
-        self, images: np.ndarray, labels: np.ndarray, indices: np.ndarray, batch_size: int, seed: int | Sequence[int]
+        self,
+        images: np.ndarray,
+        labels: np.ndarray,
+        indices: np.ndarray,
+        batch_size: int | Callable[[], int],
+        seed: int | Sequence[int],
     ):
         if not len(indices):
             raise ValueError("a share without samples gives no batches: use fewer workers or another partition")
-        if batch_size < 1:
+        if not callable(batch_size) and batch_size < 1:
             raise ValueError(f"batch size {batch_size}: expected 1 or more")
         self._images, self._labels, self._indices = images, labels, indices
         self._batch_size, self._seed = batch_size, seed
         self._begin(epoch=0)
 
     def __next__(self) -> tuple[np.ndarray, np.ndarray]:
-        chosen = self._next_indices(self._batch_size)
-        while len(chosen) < self._batch_size:
+        size = self._batch_size() if callable(self._batch_size) else self._batch_size
+        chosen = self._next_indices(size)
+        while len(chosen) < size:
             self._begin(self._epoch + 1)
-            chosen = np.concatenate([chosen, self._next_indices(self._batch_size - len(chosen))])
+            chosen = np.concatenate([chosen, self._next_indices(size - len(chosen))])
         return as_floats(self._images.take(chosen, axis=0)), self._labels.take(chosen).astype(np.float32)
 
     @property

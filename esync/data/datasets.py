@@ -7,6 +7,7 @@ import numpy as np
 
 from esync import config
 from esync.runtime.files import expanded
+from esync.runtime.output import is_label
 
 from .cifar import CifarEntry
 from .errors import DataError, broken_file, fetch_remedy
@@ -42,6 +43,15 @@ class Dataset:
     def channels(self) -> int:
         """Number of colour planes of an image."""
         return self.shape[0]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Name of each class; its number where it has none, or none that is unique and fits into tables."""
+        names = [*self.class_names, *("" for _ in range(self.classes - len(self.class_names)))]
+        return tuple(
+            name if len(name) <= 50 and is_label(name) and names.count(name) == 1 else str(label)
+            for label, name in enumerate(names)
+        )
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -16,11 +16,13 @@ import numpy as np
 
 from ..runtime.errors import ExpectedError
 from ..runtime.futures import Handle
+from .codecs.quantization import COMPRESSIONS
 from .codecs.sparse import Sparse
 from .protocol import wire
 from .protocol.layout import WEIGHTS
 from .protocol.resume_negotiation import Offers, ResumeState, RunProgress
 from .protocol.round_state import Limits
+from .protocol.scalars import COMPRESSION
 from .protocol.wire import Use
 
 NO_OFFERS = Offers()
@@ -141,6 +143,7 @@ class Payload:
             `rules.Step`.
         wanted: names of the vectors to receive; None: the weights and all that were sent.
         scalars: name of each scalar of the specification → its value.
+        compression: of the weights, one of COMPRESSIONS, if that of the specification is AUTO.
         control: how the payload is used.
         position: number of this payload among those of an iteration of several optimizers, from 1;
             0: the last or the only one, which ends the round.
@@ -156,6 +159,7 @@ class Payload:
     gradient_scale: float = 1.0
     wanted: Collection[str] | None = None
     scalars: Mapping[str, float] = field(default_factory=dict)
+    compression: str = ""
     control: Control = Control()
     position: int = 0
 
@@ -177,7 +181,13 @@ class Payload:
             "position": self.position,
             **self.control.fields,
             **self.scalars,
+            **({COMPRESSION: self.compression_number} if self.compression else {}),
         }
+
+    @property
+    def compression_number(self) -> int:
+        """Position of the compression in COMPRESSIONS; 0 if the specification names the compression."""
+        return list(COMPRESSIONS).index(self.compression) if self.compression else 0
 
 
 @dataclass(frozen=True)
@@ -246,6 +256,7 @@ class Result:
             self.synchronous,
             self.samples_together or 0,
             self.scalars,
+            self.resting,
         )
 
 
@@ -393,6 +404,10 @@ class Exchange(Protocol):
 
     def version(self) -> int:
         """Return the number of commits applied to the weights."""
+        raise RuntimeError("there are no checkpoints here")
+
+    def newest_round(self) -> int:
+        """Return the number of rounds that are over, which may be more than this worker has seen."""
         raise RuntimeError("there are no checkpoints here")
 
     def stop(self) -> None:

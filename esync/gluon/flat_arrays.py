@@ -178,7 +178,7 @@ class Difference:
     """A source minus a flat vector."""
 
     def __init__(self, arrays: FlatArrays, base: np.ndarray) -> None:
-        self._arrays, self._base = arrays, base
+        self._arrays, self._base, self.size = arrays, base, base.size
 
     def read(self, start: int, stop: int, out: np.ndarray) -> None:
         """See `exchange.Source`."""

@@ -32,12 +32,12 @@ class LoaderBatches(Iterator[Batch]):
         begin_epoch: called with the number of each epoch, from 0, before the loader is started.
     """
 
-    def __init__(
-        self,
-        trainer: Any,
-        loader: Iterable[Batch],
-        begin_epoch: Callable[[int], None] | None = None,
-    ) -> None:
+    def __init__(self, trainer: Any, loader: Iterable[Batch], begin_epoch: Callable[[int], None] | None = None) -> None:
+        if not (hasattr(loader, "__iter__") or hasattr(loader, "__getitem__")):
+            raise TypeError(
+                f"trainer.batches: a {type(loader).__name__} cannot be gone through in a for statement: give it a "
+                "list, a gluon.data.DataLoader, a DataIter, or an object with __iter__"
+            )
         self._trainer, self._loader, self._begin = trainer, loader, begin_epoch
         self._iterator: Iterator[Batch] | None = None
         self._epoch = 0

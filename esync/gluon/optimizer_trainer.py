@@ -278,7 +278,11 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
     @property
     def part(self) -> OptimizerPart:
         """What the algorithm sees of this optimizer."""
-        return OptimizerPart(self.multipliers, self._rule, self._hyper, self._local_step)
+        return OptimizerPart(self.multipliers, self._rule, self._hyper, self._local_step, self._momentum)
+
+    def _momentum(self) -> float:
+        optimizer = self._optimizer
+        return float(getattr(optimizer, "momentum", getattr(optimizer, "beta1", 0.0)))
 
     def begin(self) -> None:
         """Note that the run has begun."""

@@ -20,6 +20,7 @@ from ..runtime.mxnet_import import mx
 from .flat_arrays import Difference, FlatArrays, Scaled, Section, stored_values
 from .overlap_merge import OverlapMerge
 from .parameter_kinds import UnsuitableParametersError, fits, statistics, trained
+from .weight_average import WeightAverage
 from .weight_samples import Sampler
 
 
@@ -52,6 +53,8 @@ class Replica:
         anchor: the weights of the last exchange (None unless `keep_anchor` was called).
         mean_statistics: the mean of all workers' latest statistics, where it is kept beside this
             worker's own (see `keep_statistics`); else None.
+        average: the average of the common models so far, to which `add_to_average` adds; None: none
+            is kept.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class Replica:
         self.contributions: dict[str, Flat] = {}
         self.anchor: np.ndarray | None = None
         self.mean_statistics: Flat | None = None
+        self.average: WeightAverage | None = None
         self._final_statistics: np.ndarray | None = None
         self.local_step = local_step
         self._overlap_merge: OverlapMerge | None = None
@@ -133,6 +137,21 @@ class Replica:
             return merge.weights, merge.statistics
         return self.weights, self.mean_statistics or self.statistics
 
+    @property
+    def evaluated(self) -> tuple[Flat | FlatArrays, Flat | FlatArrays]:
+        """The weights and statistics that are evaluated and end as the final model: the average, or the common ones."""
+        average = self.average
+        if average is None or average.weights is None or average.statistics is None:
+            return self.common
+        return average.weights, average.statistics
+
+    def add_to_average(self) -> None:
+        """Add the common model of the last exchange to the average, if that is due; the replica is closed."""
+        if self.average is not None and self.average.due():
+            self.open()
+            self.average.add(*self.common)
+            self.close()
+
     def keep_statistics(self, separate: bool) -> None:
         """Choose where the mean of the workers' statistics is put from now on; the replica is open.
 
@@ -159,27 +178,27 @@ class Replica:
             self.close()
 
     @contextmanager
-    def with_mean_statistics(self) -> Iterator[None]:
-        """Write the common model to the network while the body of a with statement runs.
+    def holding(self, model: tuple[Flat | FlatArrays, Flat | FlatArrays]) -> Iterator[None]:
+        """Write `common` or `evaluated` to the network while the body of a with statement runs.
 
         The replica must be closed.
         """
         pairs = [
-            (arrays, common)
-            for arrays, common in zip((self.weights, self.statistics), self.common, strict=True)
-            if isinstance(common, Flat)
+            (arrays, values)
+            for arrays, values in zip((self.weights, self.statistics), model, strict=True)
+            if isinstance(values, Flat)
         ]
         self.open()
         kept = [values_of(arrays) for arrays, _ in pairs]
-        for arrays, common in pairs:
-            arrays.write(0, common.values)
+        for arrays, values in pairs:
+            arrays.write(0, values.values)
         self.close()
         try:
             yield
         finally:
             self.open()
-            for (arrays, _), values in zip(pairs, kept, strict=True):
-                arrays.write(0, values)
+            for (arrays, _), own in zip(pairs, kept, strict=True):
+                arrays.write(0, own)
             self.close()
 
     def enable_overlap(self) -> None:

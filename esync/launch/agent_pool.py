@@ -12,10 +12,10 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import Any
 
 from .. import config
+from ..runtime.closing import Closing
 from ..runtime.errors import ExpectedError
 from ..runtime.watchdog import WatchedWait
 from . import process_backend, remote_agent, ssh
@@ -93,7 +93,7 @@ class AgentProcess:
         self.output.close()
 
 
-class AgentPool:
+class AgentPool(Closing):
     """The agents of all remote hosts, for use in a `with` statement.
 
     Args:
@@ -191,14 +191,6 @@ class AgentPool:
         """End all agents."""
         for agent in self._agents.values():
             agent.close()
-
-    def __enter__(self) -> "AgentPool":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _answer_in(text: str) -> dict[str, Any] | None:

@@ -1,72 +1,43 @@
 """Batches and shares of the data in proportion to the devices' speeds.
 
-Batches follow `batch_by_speed` in a description, which keeps the number of samples per iteration of
-all workers together. Shares follow `--partition SCHEME:speed`.
+Batches follow `batch_by_speed` in a description (`algorithms.batch_division`). Shares follow
+`--partition SCHEME:speed`.
 """
 
 import argparse
-import math
 from collections.abc import Sequence
 
 from ..arguments import choose_algorithm
 from ..data.partitions import PartitionError, check_workers, needs_speeds, with_speeds
-from ..training.worker_setup import multiplies_the_sum
+from ..runtime.batch_sizes import StepTime
 from .description import DescriptionError, WorkerEntry
 
 
-def batch_sizes(total: int, step_times: Sequence[float]) -> list[int]:
-    """Divide the samples of an iteration so that all devices take about equally long.
-
-    Every device gets one sample. The remaining ones are divided in proportion to the speeds, rounded
-    down, and the samples left over are assigned one by one to the largest remainders (of equal ones,
-    to the first). The time of an iteration is assumed to be proportional to its samples, so a device
-    with a large constant overhead gets too few.
-
-    Args:
-        total: number of samples in all batches together.
-        step_times: seconds per iteration of each device, all with the same number of samples.
-
-    Returns:
-        Samples of each device's batch, 1 at least; their sum is `total`.
+def described_times(workers: Sequence[WorkerEntry]) -> tuple[StepTime, ...]:
+    """Return the step time of each worker, by which batches are divided.
 
     Raises:
-        ValueError: there are more devices than samples.
+        DescriptionError: a worker has none, or its `fixed_time` is not shorter.
     """
-    if total < len(step_times):
-        raise ValueError(f"{total} samples cannot be divided among {len(step_times)} devices")
-    speeds = [1 / seconds for seconds in step_times]
-    rest = total - len(speeds)
-    exact = [rest * speed / math.fsum(speeds) for speed in speeds]
-    sizes = [1 + math.floor(share) for share in exact]
-    order = sorted(range(len(sizes)), key=lambda index: math.floor(exact[index]) - exact[index])
-    for index in order[: total - sum(sizes)]:
-        sizes[index] += 1
-    return sizes
+    times = []
+    for number, (worker, seconds) in enumerate(zip(workers, step_times(workers, "batch_by_speed"), strict=True)):
+        times.append(StepTime(seconds, worker.simulate.fixed_time or 0.0))
+        if times[-1].fixed_time >= seconds:
+            raise DescriptionError(
+                f"workers[{number}].simulate.fixed_time: {times[-1].fixed_time:g} s should be less than the step_time "
+                f"that it is a part of, {seconds:g} s"
+            )
+    return tuple(times)
 
 
-def divided(workers: Sequence[WorkerEntry], options: argparse.Namespace) -> list[int]:
-    """Return the batch size of each worker of a job.
-
-    Args:
-        workers: workers of the description, with their step times.
-        options: flags that all workers have in common.
+def check_batch_by_speed(options: argparse.Namespace) -> None:
+    """Check that a job's mode can have batches by speed.
 
     Raises:
-        DescriptionError: the mode or the optimizer would not weight samples equally, or a step time
-            is missing; the message says what to do.
+        DescriptionError: it cannot; the message says why.
     """
-    algorithm = choose_algorithm(options)
-    if not algorithm.synchronous or not algorithm.equal_updates:
-        raise DescriptionError(
-            f"batch_by_speed: in mode {options.mode} no worker waits for slower ones in every iteration; leave it out, "
-            "or choose mode sync, or local-sgd"
-        )
-    if not multiplies_the_sum(options):
-        raise DescriptionError(
-            f"batch_by_speed: --optimizer {options.optimizer} takes the mean gradient of each batch, so that samples "
-            "of small batches would count more; use sgd or nag"
-        )
-    return batch_sizes(options.batch_size * len(workers), step_times(workers, "batch_by_speed"))
+    if why := choose_algorithm(options).prevents_batch_by_speed:
+        raise DescriptionError(f"batch_by_speed: {why}")
 
 
 def partition_of(spec: str, workers: Sequence[WorkerEntry]) -> str:

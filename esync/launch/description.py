@@ -166,7 +166,7 @@ class Description(Section):
     hosts: dict[HostName, HostEntry] = Field(default_factory=dict)
     spare_hosts: list[HostName] = Field(default_factory=list)  # each takes over the workers of one lost host
     network: NetworkSection = Field(default_factory=NetworkSection)
-    per_host: bool = False  # the workers of a host sum what they send, and exchange as one
+    per_host: bool | None = None  # the workers of a host sum what they send, and exchange as one; None: with a preset
     batch_by_speed: bool = False  # batches are proportional to the workers' speeds
     simulate: SimulationSection = Field(default_factory=SimulationSection)
     train: Annotated[dict[str, Any], BeforeValidator(_train)] = Field(default_factory=dict)
@@ -179,9 +179,9 @@ class Description(Section):
 
     @model_validator(mode="after")
     def _program_decides_on_training(self) -> "Description":
-        for name in self.train if self.program else ():
+        for name, value in self.train.items() if self.program else ():
             if name not in user_program.CLUSTER_FLAGS:
-                raise error(user_program.up_to_the_program(name), ("train", name))
+                raise error(user_program.up_to_the_program(name, value), ("train", name))
         if self.simulate.batch_size is not None and not self.program:
             raise error(
                 "only a program needs it; the built-in worker's is train.batch_size", ("simulate", "batch_size")

@@ -16,6 +16,7 @@ from ..algorithms import ALGORITHMS, Algorithm
 from ..algorithms.registry import flags_of
 from ..arguments import presets
 from ..arguments.mode import USE_DCASGD, WITH_DCASGD, parse_mode, typed_text
+from ..arguments.training import AUTO
 from ..runtime.errors import ExpectedError
 from ..runtime.files import expanded
 from .yaml_text import DescriptionError, load, shown
@@ -143,12 +144,15 @@ def merge(described: Mapping[str, Any], typed: Mapping[str, Any]) -> Settings:
 
     A description may hold settings for several modes; those that do not apply to the chosen mode are
     dropped. Typed flags are all kept, so that the worker's parser can refuse invalid ones. The flags
-    of a preset have a lower priority than the others of the same source.
+    of a preset have a lower priority than the others of the same source. The preset of a description
+    is dropped if the mode is not the preset's.
     """
     for name in typed:
         if name in CHOSEN_BY_LAUNCH:
             raise FlagError(f"{flag(name)}: launch chooses it by itself: {CHOSEN_BY_LAUNCH[name]} says it")
     preset = {} if "preset" in typed else presets.settings_of(described.get("preset"))
+    if preset and {**preset, **described, **typed}["mode"] != preset["mode"]:
+        described, preset = {name: value for name, value in described.items() if name != "preset"}, {}
     described, typed = {**preset, **described}, {**presets.settings_of(typed.get("preset")), **typed}
     replaced = set().union(*(REPLACES.get(name, set()) for name in typed))
     settings = {name: value for name, value in described.items() if name not in replaced} | dict(typed)
@@ -156,14 +160,11 @@ def merge(described: Mapping[str, Any], typed: Mapping[str, Any]) -> Settings:
     replaced = set().union(*(excluded for name, (excluded, _) in algorithm.excludes.items() if name in typed))
     if "mode" in typed and typed["mode"] not in WITH_DCASGD:
         replaced.add(USE_DCASGD)  # it applies to the description's mode only
-    merged = {
+    return {
         name: value
         for name, value in settings.items()
         if name in typed or (name not in replaced and _suits(name, algorithm))
     }
-    if "preset" not in typed and not preset.keys() <= merged.keys():
-        del merged["preset"]  # the worker would apply its flags that do not fit the mode
-    return merged
 
 
 def algorithm_of(settings: Mapping[str, Any]) -> type[Algorithm]:
@@ -221,6 +222,24 @@ def understood(settings: Mapping[str, Any]) -> argparse.Namespace:
                 "the text of each of its values as that value"
             )
     return options
+
+
+def check_workers(options: argparse.Namespace, workers: int) -> None:
+    """Raise FlagError if the options of a job's algorithm do not fit its number of workers."""
+    try:
+        arguments.choose_algorithm(options).check_workers(workers)
+    except ValueError as error:
+        raise FlagError(str(error)) from None
+
+
+def expression(settings: Mapping[str, Any]) -> str:
+    """Return the Python expression that creates the algorithm of these settings."""
+    algorithm = algorithm_of(settings)
+    options = flags_of(algorithm)
+    if settings.get("momentum") == AUTO:
+        settings = {**settings, "lr_scaling": settings.get("lr_scaling", config.PROGRAM_SCALING)}
+    values = ", ".join(f"{options[name].name}={value!r}" for name, value in settings.items() if name in options)
+    return f"esync.algorithms.{algorithm.__name__}({values})"
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:

@@ -4,9 +4,10 @@ import argparse
 from collections.abc import Sequence
 
 from ..algorithms.registry import names
+from ..arguments import presets
 from ..exchange.collectives import per_host_refusal
 from ..runtime.worker_environment import HostGroupName
-from .description import DescriptionError, WorkerEntry
+from .description import Description, DescriptionError, WorkerEntry
 
 
 def by_host(workers: Sequence[WorkerEntry]) -> dict[str, dict[int, WorkerEntry]]:
@@ -27,6 +28,14 @@ def host_groups(workers: Sequence[WorkerEntry], token: str) -> dict[int, HostGro
         if len(members) > 1:
             groups |= dict.fromkeys(members, HostGroupName(f"{token}-{index}", tuple(members)))
     return groups
+
+
+def exchanges_per_host(description: Description, options: argparse.Namespace) -> bool:
+    """Return whether the workers of a host exchange as one: as described; if it says nothing, with a preset."""
+    if description.per_host is not None:
+        return description.per_host
+    preset = presets.settings_of(options.preset)
+    return bool(preset) and options.mode == preset["mode"]
 
 
 def check_per_host(options: argparse.Namespace, any_mode: bool = False) -> None:

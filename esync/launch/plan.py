@@ -4,29 +4,30 @@ This is a pure function, whose result can be printed or run.
 """
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from .. import config
+from ..runtime.batch_sizes import StepTime, batch_sizes
 from ..training.run_folder import mode_folder, run_folder
 from . import flags, services, user_program
-from .batch_shares import divided, partition_of
-from .description import Description, DescriptionError, WorkerEntry
-from .host_groups import by_host, check_per_host, host_groups
+from .batch_shares import check_batch_by_speed, described_times, partition_of
+from .description import Description, WorkerEntry
+from .host_groups import by_host, check_per_host, exchanges_per_host, host_groups
 from .hosts import Host
 from .resources import HostResources, JobResources
 from .spec import LaunchPlan, ProcessSpec
 from .user_program import UserProgram
-from .workers import WorkerJob, common_environment, with_batch_share, worker_specs
+from .workers import WorkerJob, common_environment, worker_specs
 
 #: Flags that have no meaning for a worker that trains alone, to be measured.
 NOT_ALONE = frozenset(
     {
         *("partition", "split_by_class", "redistribute", "elastic", "lease", "wait_for_replacement", "collective"),
         *("checkpoint_dir", "checkpoint_every", "keep_checkpoints", "resume", "overwrite", "compression"),
-        *("target_accuracy", "reestimate_statistics"),
+        *("target_accuracy", "reestimate_statistics", "weight_average"),
     }
 )
 
@@ -74,11 +75,16 @@ def plan(
     partition = partition_of(options.partition, workers)
     if partition != options.partition:
         settings["partition"] = options.partition = partition
-    sizes = divided(workers, options) if description.batch_by_speed else []
-    if sizes:
-        remarks.append(f"batches by speed: {', '.join(map(str, sizes))} samples")
-        shares = [size / options.batch_size for size in sizes]
-        workers = [with_batch_share(worker, share) for worker, share in zip(workers, shares, strict=True)]
+    times: tuple[StepTime, ...] = ()
+    if description.batch_by_speed and exchanges:
+        if not any_mode:
+            check_batch_by_speed(options)
+        times = described_times(workers)
+        if own_program is None:
+            sizes = batch_sizes(options.batch_size, times)
+            remarks.append(f"batches by speed: {', '.join(map(str, sizes))} samples at first")
+        else:
+            remarks.append("batches by speed, if the program asks its trainer for their size")
     resources = JobResources(hosts, local, remote or {}, [worker.host for worker in workers])
     if exchanges:
         if options.collective == "ps":
@@ -102,9 +108,10 @@ def plan(
         remarks.append(f"dashboard: http://{address}/dashboard/")
     elif exchanges and not any_mode and description.state_server is None and options.algorithm.without_state_server:
         remarks.append(f"no state_server in the description: {options.algorithm.without_state_server}")
-    if description.per_host:
+    per_host = exchanges_per_host(description, options)
+    if per_host:
         check_per_host(options, any_mode)
-    groups = host_groups(workers, token) if description.per_host and exchanges else {}
+    groups = host_groups(workers, token) if per_host and exchanges else {}
     if groups:
         remarks.append(
             f"the workers of a host exchange as one: {len(by_host(workers))} instead of {len(workers)} in a round"
@@ -118,8 +125,9 @@ def plan(
         state_server=address,
         collective=options.collective if exchanges else config.COLLECTIVE,
         per_host=max((len(group.ranks) for group in groups.values()), default=1),
+        step_times=times,
     )
-    job = WorkerJob(cluster, environment, own_program, settings, groups, sizes)
+    job = WorkerJob(cluster, environment, own_program, settings, groups)
     specs = worker_specs(dict(enumerate(workers)), resources, job)
     spares: dict[str, dict[str, ProcessSpec]] = {}
     if description.spare_hosts and exchanges and options.collective == "ps":
@@ -174,8 +182,6 @@ def _program_and_settings(
     try:
         if words:
             user_program.refuse_training_flags(typed)
-            if description.batch_by_speed:
-                raise DescriptionError("batch_by_speed: a program makes its own batches; leave it out")
             if not description.program:
                 described, left_out = user_program.cluster_settings(described)
         return UserProgram.of(words) if words else None, flags.merge(described, typed), left_out
@@ -184,11 +190,14 @@ def _program_and_settings(
 
 
 def _understood(
-    settings: flags.Settings, typed: Mapping[str, Any], workers: Iterable[WorkerEntry] = ()
+    settings: flags.Settings, typed: Mapping[str, Any], workers: Sequence[WorkerEntry] = ()
 ) -> argparse.Namespace:
     """Return the options that a worker reads from settings and from the stragglers of the description."""
     events = [event for worker in workers for event in worker.straggler_events]
     try:
-        return flags.understood({**settings, "straggle": events})
+        options = flags.understood({**settings, "straggle": events})
+        if workers:
+            flags.check_workers(options, len(workers))
+        return options
     except flags.FlagError as error:
         raise flags.refusal(error, typed) from None

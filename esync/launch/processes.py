@@ -242,7 +242,7 @@ class Process:
             self.progress, self.reported = report, time.monotonic()
         elif event is not None:
             self.events[event["kind"]] = {**event, "at": time.monotonic()}
-            if event["kind"] in (progress.ASIDE, progress.WARNING) and event.get("text"):
+            if event["kind"] in (progress.ASIDE, progress.SETTINGS, progress.WARNING) and event.get("text"):
                 self._notify(f"{self.spec.name} ({self.spec.where}): {event['text']}")
         return report is not None or event is not None
 

@@ -12,6 +12,7 @@ from ..reports.metrics_table import RunFigures
 from ..reports.modes import BASELINE, BASELINE_LABEL, STANDALONE, STANDALONE_LABEL
 from ..reports.runs import NoRunError, load_network, load_run
 from ..reports.speedups import on_same_cluster, over_fastest, speedup
+from ..runtime.evaluation_result import lowest_recall
 from ..runtime.files import write_atomically
 from ..runtime.terminal import clock
 from .folders import PROCESSES
@@ -57,7 +58,8 @@ def success(figures: RunFigures | None, plan: LaunchPlan, outcome: JobOutcome) -
     if figures.final_accuracy is not None:
         reached = figures.time_to_target
         when = f"; {figures.target:g} after {clock(reached)}" if reached is not None else ""
-        lines.append(f"{figures.metric.label} {figures.metric.text(figures.final_accuracy)}{when}")
+        recall = f"; {text}" if (text := lowest_recall(figures.final_parts)) else ""
+        lines.append(f"{figures.metric.label} {figures.metric.text(figures.final_accuracy)}{when}{recall}")
         lines += _speedups(figures, plan)
     lines += [f"overruns: {figures.overruns}"] if figures.overruns else []
     if figures.invalid:
@@ -166,6 +168,7 @@ def write_json(path: Path, plan: LaunchPlan, outcome: JobOutcome, figures: RunFi
             **figures.as_json(),
             "metric": asdict(figures.metric),
             "final_accuracy": figures.final_accuracy,
+            "final_parts": figures.final_parts,
             "devices": [asdict(device) for device in figures.devices],
         }
     write_atomically(path, json.dumps(content, indent=2).encode() + b"\n")

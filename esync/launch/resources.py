@@ -10,8 +10,10 @@ import socket
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 
+from typing_extensions import override
+
+from ..runtime.closing import Closing
 from ..runtime.errors import ExpectedError
 from .hosts import LOOPBACK, Host
 
@@ -20,7 +22,7 @@ class PortInUseError(ExpectedError):
     """Raised when a port that the description gives cannot be used."""
 
 
-class Ports:
+class Ports(Closing):
     """Ports of this machine that stay reserved until this object is closed."""
 
     def __init__(self) -> None:
@@ -51,12 +53,8 @@ class Ports:
         holder.bind((LOOPBACK, port))
         return int(holder.getsockname()[1])
 
-    def __enter__(self) -> "Ports":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    @override
+    def close(self) -> None:
         for holder in self._sockets:
             holder.close()
 

@@ -58,6 +58,8 @@ class DeviceBehaviour(Section):
     """How fast a device computes, and when it pauses or crashes."""
 
     step_time: float | None = Field(default=None, gt=0)  # seconds per iteration; None: the emulated step_time
+    # seconds of an iteration that do not depend on its batch size; None: all of them do, proportionally
+    fixed_time: float | None = Field(default=None, ge=0)
     jitter: float = Field(default=0.0, ge=0)  # relative standard deviation of an iteration
     distribution: Literal["normal", "lognormal", "uniform", "exponential"] = "normal"
     # pairs [second, speed]: relative speed from that second on; it is 1 before the first

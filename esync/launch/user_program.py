@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..arguments import presets
 from ..runtime.errors import ExpectedError
 from ..runtime.user_code import digest_of_files
 from . import flags
@@ -146,15 +147,18 @@ def words_of(value: object) -> Words:
 
 def refuse_training_flags(typed: Mapping[str, Any]) -> None:
     """Raise FlagError if a typed flag applies to the built-in worker only."""
-    for name in typed:
+    for name, value in typed.items():
         if name not in CLUSTER_FLAGS:
-            raise flags.FlagError(f"{flags.flag(name)}: {up_to_the_program(name)}")
+            raise flags.FlagError(f"{flags.flag(name)}: {up_to_the_program(name, value)}")
 
 
-def up_to_the_program(name: str) -> str:
+def up_to_the_program(name: str, value: object) -> str:
     """Return why a flag of the built-in worker is refused together with a program."""
     if name in flags.CHOSEN_BY_LAUNCH:
         return f"launch chooses it by itself: {flags.CHOSEN_BY_LAUNCH[name]} says it"
+    if name == "preset" and (settings := presets.settings_of(value)):
+        algorithm = flags.expression(settings)
+        return f"a program chooses its algorithm by itself: leave it out, and give esync.Trainer algorithm={algorithm}"
     return f"the program decides on it: give it to the program itself (behind {SEPARATOR}, or in program:)"
 
 

@@ -2,7 +2,7 @@
 
 import argparse
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -29,7 +29,6 @@ class WorkerJob:
         settings: flags of the job. The built-in worker gets those on its command line that are not
             in its environment.
         groups: number of a worker → the workers of its host with which it exchanges as one.
-        batch_sizes: samples in each worker's batches; empty if all batches are equal.
     """
 
     cluster: Mapping[str, str]
@@ -37,16 +36,13 @@ class WorkerJob:
     program: UserProgram | None
     settings: flags.Settings
     groups: Mapping[int, HostGroupName] = field(default_factory=dict)
-    batch_sizes: Sequence[int] = ()
 
-    def command(self, number: int, interpreter: str) -> tuple[str, ...]:
-        """Return the command of the worker with this number, on a host with this Python."""
+    def command(self, interpreter: str) -> tuple[str, ...]:
+        """Return the command of a worker on a host with this Python."""
         if self.program is not None:
             return self.program.command(interpreter)
-        sizes = {"batch_size": self.batch_sizes[number]} if self.batch_sizes else {}
         in_environment = user_program.CLUSTER_FLAGS - {"mode"}
-        settings = {**self.settings, **sizes}
-        words = flags.to_arguments({name: value for name, value in settings.items() if name not in in_environment})
+        words = flags.to_arguments({name: value for name, value in self.settings.items() if name not in in_environment})
         return (interpreter, "-m", "esync.worker", *words)
 
 
@@ -93,20 +89,12 @@ def _worker(number: int, worker: WorkerEntry, folder: str, resources: JobResourc
         f"worker-{number}",
         "worker",
         host,
-        job.command(number, python(host)),
+        job.command(python(host)),
         chosen,
         device=folder,
         port=int(chosen.get("PORT", 0)),
         own_program=job.program is not None,
     )
-
-
-def with_batch_share(worker: WorkerEntry, share: float) -> WorkerEntry:
-    """Return a worker that trains on `share` times the usual batch.
-
-    An emulated step time is proportional to the samples of a batch.
-    """
-    return worker.model_copy(update={"step_time": worker.step_time and worker.step_time * share})
 
 
 def device_folders(workers: Iterable[WorkerEntry]) -> list[str]:

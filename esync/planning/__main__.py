@@ -16,12 +16,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from .. import arguments, config
 from ..algorithms import find
 from ..launch import user_program
+from ..launch.description import read
 from ..runtime import descriptions, program
 from ..runtime.errors import ExpectedError
 from ..runtime.files import expanded, write_atomically
 from ..runtime.terminal import STATUS, run_command
+from ..samples import UNKNOWN, Training
 from . import report
-from .calibration import set_per_host
+from .calibration import set_true
+from .candidates import DESCRIPTION_KEYS
+from .log_training import read_training
 from .measured_description import write_measured
 from .ranking import Plan, plan
 
@@ -62,6 +66,13 @@ def parser() -> argparse.ArgumentParser:
         help="also predict a changed cluster: network=10Gbit, latency=5ms, without=HOST, add=gpu:0.03x2, servers=2, "
         "per-host; several together with commas; may be given several times",
     )
+    add(
+        "--target-accuracy",
+        type=float,
+        metavar="VALUE",
+        help="with --from-logs: value of the metric to predict the times to (default: the description's, else the best "
+        "in the logs)",
+    )
     add("--modes", type=_modes, default=(), metavar="A,B,C", help="only these modes (default: all)")
     add(
         "--all",
@@ -97,10 +108,10 @@ def main(words: list[str] | None = None) -> int:
     options = command_parser.parse_args(typed)
     if own_program == ():
         command_parser.error("a program should follow --, for instance -- python train.py --epochs 3")
-    if own_program and (options.no_measure or options.from_logs):
-        command_parser.error(
-            "a program behind -- is measured: leave out --no-measure and --from-logs, or describe it as program:"
-        )
+    if own_program and options.no_measure:
+        command_parser.error("a program behind -- is measured: leave out --no-measure, or describe it as program:")
+    if options.target_accuracy is not None and not options.from_logs:
+        command_parser.error("--target-accuracy needs --from-logs, which say how many samples lead to an accuracy")
     if options.no_measure and options.write:
         command_parser.error("--write names a file for what is measured, and with --no-measure nothing is")
     options.program = own_program or ()
@@ -124,24 +135,42 @@ def _means(word: str, path: Path) -> bool:
 
 
 def _plan(options: argparse.Namespace, file: str) -> int:
-    calibrated, missing = options.file, list[str]()
+    calibrated, missing, training = options.file, list[str](), UNKNOWN
+    if options.from_logs:
+        target = options.target_accuracy
+        if target is None:
+            target = read(options.file).train.get("target_accuracy")
+        training, sources = read_training(options.from_logs, target)
+        for source in sources:
+            _notify(f"logs: {source}")
     if not options.no_measure:
         calibrated, missing = write_measured(
             options.file, _notify, write=options.write, from_logs=options.from_logs, program=options.program
         )
-    result = predict(calibrated, options)
-    if not options.no_measure and result.ranking.recommended.candidate.per_host and not result.description.per_host:
-        set_per_host(calibrated)
-        _notify(f"added per_host: true to {calibrated}, as it is recommended")
+    result = predict(calibrated, options, training)
+    for key in DESCRIPTION_KEYS:
+        recommended = result.ranking.recommended.candidate
+        set_by_preset = recommended.preset and key == "per_host"
+        chosen = getattr(recommended, key) and not set_by_preset
+        if not options.no_measure and chosen and not getattr(result.description, key):
+            set_true(calibrated, key)
+            _notify(f"added {key}: true to {calibrated}, as it is recommended")
     notes = (*result.notes, *(f"not measured: {line}" for line in missing))
     show(replace(result, program=options.program, notes=notes), file, options)
     return 0
 
 
-def predict(path: Path, options: argparse.Namespace) -> Plan:
+def predict(path: Path, options: argparse.Namespace, training: Training = UNKNOWN) -> Plan:
     """Make the plan of a description with times, with progress on standard error."""
     with _Progress() as progress:
-        return plan(path, modes=options.modes, what_ifs=options.what_if, at_a_time=options.jobs, progress=progress.show)
+        return plan(
+            path,
+            modes=options.modes,
+            what_ifs=options.what_if,
+            at_a_time=options.jobs,
+            progress=progress.show,
+            training=training,
+        )
 
 
 def show(result: Plan, file: str, options: argparse.Namespace) -> None:

@@ -24,7 +24,7 @@ from .network_measurement import HostFigures, bandwidth
 #: First line of a calibrated description, by which it is recognized.
 MARK = "# Measured by `esync plan`"
 #: Keys about the speed of a device, which the measured values replace.
-_SPEED = ("step_time", "jitter", "distribution", "trace")
+_SPEED = ("step_time", "fixed_time", "jitter", "distribution", "trace")
 #: Seconds below which two latencies count as equal: the noise of a busy machine.
 MIN_LATENCY = 1e-4
 #: Flags that decide how long an iteration takes, or how large the model is.
@@ -100,14 +100,14 @@ def write_calibrated(path: Path, file: Path, content: Mapping[str, Any], measure
     _write(path, lines, content)
 
 
-def set_per_host(path: Path) -> None:
-    """Set `per_host: true` in a calibrated description.
+def set_true(path: Path, key: str) -> None:
+    """Set a key of a calibrated description, `per_host` for instance, to true.
 
     Raises:
         OSError: the file cannot be written, and is unchanged.
     """
     lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
-    _write(path, lines, {**load_content(path), "per_host": True})
+    _write(path, lines, {**load_content(path), key: True})
 
 
 def _write(path: Path, comments: Sequence[str], content: Mapping[str, Any]) -> None:
@@ -180,6 +180,8 @@ def _workers(entries: list[dict[str, Any]], description: Description, measuremen
         if figures is not None:
             described = {key: value for key, value in (entry.get("simulate") or {}).items() if key not in _SPEED}
             measured = {"step_time": _rounded(figures.step_time), "jitter": _rounded(figures.jitter)}
+            if figures.fixed_time is not None:
+                measured["fixed_time"] = _rounded(figures.fixed_time)
             machine["simulate"] = {**measured, **described}
         workers.append(machine)
     return workers

@@ -15,7 +15,7 @@ from typing import Any
 from .. import config
 from ..algorithms.base import Algorithm
 from ..algorithms.registry import ALGORITHMS, flags_of
-from ..arguments import choose_algorithm
+from ..arguments import choose_algorithm, presets
 from ..exchange.codecs.quantization import NONE
 from ..exchange.collectives import SCHEDULES
 from ..launch.description import Description
@@ -29,6 +29,9 @@ VARIED = (*config.PLAN_VARIATIONS, COLLECTIVE)
 STRIPPED = frozenset({*VARIED, "run_ahead"})
 #: Flags whose first value is also tried together with `--overlap`.
 _OVERLAPPED = ("compression", COLLECTIVE, "local_iterations")
+
+#: Keys of a description that the candidates vary.
+DESCRIPTION_KEYS = ("per_host", "batch_by_speed")
 
 #: Attributes of an algorithm's class that do not affect the time and size of its exchanges: names and
 #: colours, hooks that compute values, and metadata.
@@ -60,11 +63,15 @@ class Candidate:
         flags: flags of the worker, by their names with underscores; the mode first.
         ranks: indices of the workers that take part; None: all of them.
         per_host: whether the workers of a host exchange as one (`per_host` of the description).
+        batch_by_speed: whether batches are in proportion to the devices' speeds (likewise).
+        preset: name of the preset whose mode and options the flags are; "": of none.
     """
 
     flags: Mapping[str, Any]
     ranks: tuple[int, ...] | None = None
     per_host: bool = False
+    batch_by_speed: bool = False
+    preset: str = ""
 
     @property
     def mode(self) -> str:
@@ -77,20 +84,27 @@ class Candidate:
         return COLLECTIVE in self.flags
 
     @property
-    def demands(self) -> tuple[bool, bool, int]:
-        """Sort key: whether it needs MPI, whether it changes the payload, and its number of settings."""
-        settings = len(self.flags) + self.per_host + (self.ranks is not None)
-        return self.collective, "compression" in self.flags, settings
+    def demands(self) -> tuple[bool, bool, bool, int]:
+        """Sort key: whether it needs MPI, is no preset, changes the payload, and its number of settings."""
+        settings = len(self.flags) + self.per_host + self.batch_by_speed + (self.ranks is not None)
+        return self.collective, not self.preset, "compression" in self.flags, settings
 
     @property
     def settings(self) -> tuple[Any, ...]:
         """Key that is equal for candidates that differ only in the devices that take part."""
-        return *sorted((name, repr(value)) for name, value in self.flags.items()), self.per_host
+        return *sorted((name, repr(value)) for name, value in self.flags.items()), self.per_host, self.batch_by_speed
 
     @property
     def variation(self) -> dict[str, Any]:
         """The flags beside the mode."""
         return {name: value for name, value in self.flags.items() if name != "mode"}
+
+
+def _of_preset(name: str) -> Candidate:
+    """Return a preset as a candidate: its mode and options, without what affects the optimizer or the network."""
+    settings = presets.PRESETS[name].settings
+    options = flags_of(ALGORITHMS[settings["mode"]])
+    return Candidate({flag: value for flag, value in settings.items() if flag in {"mode", *options}}, preset=name)
 
 
 def class_of(options: Namespace, candidate: Candidate) -> PlanClass:
@@ -162,7 +176,8 @@ def candidates(
         for candidate in flat
         if has_exchanges_per_host(candidate)
     ]
-    if per_host is None:
+    if per_host is None:  # a preset exchanges per host then
+        flat = [candidate for candidate in flat if not (candidate.preset and _shares_a_host(candidate, cluster))]
         return [*flat, *(candidate for candidate in together if candidate.per_host)]
     return together if per_host else flat
 
@@ -193,12 +208,30 @@ def _by_worker(description: Description, cluster: ClusterModel, modes: Sequence[
             Candidate({"mode": name, **variation})
             for variation in _variations(name, description.train, len(cluster.workers))
         ]
+        if len(cluster.workers) > 1 and (fast := _of_preset("fast")).mode == name:
+            result.append(fast)
+        if _exact(name) and _can_divide(description, cluster):
+            result += [
+                Candidate({"mode": name, **variation}, batch_by_speed=True)
+                for variation in _variations(name, description.train, len(cluster.workers))
+                if variation.keys() <= {COLLECTIVE, "compression"}
+            ]
         if len(cluster.workers) > 1 and _exact(name):
             result += [Candidate({"mode": name}, ranks) for ranks in fast_devices(cluster)]
         elif len(cluster.workers) > 1 and ALGORITHMS[name].synchronous and ALGORITHMS[name].sends == "updates":
             groups = fast_devices(cluster, config.PLAN_GROUPS)
             result += [Candidate({"mode": name, **settings}, ranks) for ranks in groups for settings in _on_few(name)]
     return result
+
+
+def _can_divide(description: Description, cluster: ClusterModel) -> bool:
+    """Return whether devices are unequal, and a batch size can be given to all of them."""
+    behaviours = [worker.simulate for worker in description.workers]
+    if description.program and any(behaviour.fixed_time is None for behaviour in behaviours):
+        return False  # it does not ask for its batch size
+    devices = [worker.device for worker in cluster.workers]
+    step_times = [device.mean for device in devices]
+    return not any(device.trace for device in devices) and max(step_times) >= config.PLAN_SLOWER * min(step_times)
 
 
 def _on_few(mode: str) -> Iterator[dict[str, Any]]:

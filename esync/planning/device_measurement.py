@@ -14,6 +14,8 @@ from .measuring_processes import MeasuringProcesses
 
 #: Smallest number of iterations to measure on each device.
 MIN_ITERATIONS = 4
+#: Largest share of an iteration that is taken for independent of the batch size.
+MOST_FIXED = 0.95
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,8 @@ class DeviceFigures:
         batch_size: training samples per iteration.
         iterations: number of measured iterations.
         vectors: name of each vector of the model → number of its values.
+        fixed_time: the part of step_time that does not depend on the batch size; None if the program
+            has batches of one size only.
     """
 
     step_time: float
@@ -33,6 +37,7 @@ class DeviceFigures:
     batch_size: float
     iterations: int
     vectors: Mapping[str, int]
+    fixed_time: float | None = None
 
     @property
     def model_bytes(self) -> int:
@@ -103,43 +108,61 @@ def measure_devices(
             announce(f"devices: waiting for {', '.join(map(locations.__getitem__, silent))} to train ({waited:.0f} s)")
             processes.turn()
         begun = announced = time.monotonic()
-        first = {name: _statistics(processes.report(name)) for name in left()}
+        first = {name: _BatchTimes.of(processes.report(name)) for name in left()}
         if first:
             names = ", ".join(map(locations.__getitem__, first))
             notify(f"devices: measuring {names} for at least {limits.least:.0f} s")
-        while measured := {name: _since(processes.report(name), first[name]) for name in left()}:
+        while measured := {name: _BatchTimes.of(processes.report(name)).since(first[name]) for name in left()}:
             lasted = time.monotonic() - begun
             enough = all(
-                statistics.iterations >= MIN_ITERATIONS or not processes.started[name].running
-                for name, statistics in measured.items()
+                times.full.iterations >= MIN_ITERATIONS or not processes.started[name].running
+                for name, times in measured.items()
             )
             if lasted >= limits.most or (lasted >= limits.least and enough):
                 break
             announce(f"devices: measuring, {lasted:.0f} s ({', '.join(_counts(measured, locations))})")
             processes.turn()
-        for name, statistics in measured.items():
-            if statistics.iterations == 0:  # a program that has ended before the others began
-                statistics = first[name]
+        for name, times in measured.items():
+            if times.full.iterations == 0:  # a program that has ended before the others began
+                times = first[name]
+            full, fixed = times.full, times.fixed_time
             vectors = processes.report(name)["vectors"]  # type: ignore[index]
-            figures[name] = DeviceFigures(
-                statistics.mean, statistics.jitter, statistics.batch, statistics.iterations, vectors
-            )
+            figures[name] = DeviceFigures(full.mean, full.jitter, full.batch, full.iterations, vectors, fixed)
+            whatever = f"; {1e3 * fixed:.1f} ms of them whatever the batch size" if fixed else ""
             notify(
-                f"devices: {locations[name]} takes {1e3 * statistics.mean:.1f} ms an iteration "
-                f"(± {statistics.jitter:.1%}, {statistics.iterations} iterations)"
+                f"devices: {locations[name]} takes {1e3 * full.mean:.1f} ms an iteration "
+                f"(± {full.jitter:.1%}, {full.iterations} iterations{whatever})"
             )
     return figures, problems
 
 
-def _statistics(report: Mapping[str, Any] | None) -> IterationStatistics:
-    """Return the statistics that a process has reported."""
-    assert report is not None
-    return IterationStatistics(**{field.name: report[field.name] for field in fields(IterationStatistics)})
+@dataclass(frozen=True)
+class _BatchTimes:
+    """Statistics of the iterations with full batches, and of those with half batches."""
+
+    full: IterationStatistics
+    half: IterationStatistics
+
+    @classmethod
+    def of(cls, report: Mapping[str, Any] | None) -> "_BatchTimes":
+        """Return the statistics that a process has reported."""
+        assert report is not None
+        names = [field.name for field in fields(IterationStatistics)]
+        return cls(*(IterationStatistics(**{name: part[name] for name in names}) for part in (report, report["half"])))
+
+    def since(self, first: "_BatchTimes") -> "_BatchTimes":
+        """Return the statistics without those of the first iterations."""
+        return _BatchTimes(self.full - first.full, self.half - first.half)
+
+    @property
+    def fixed_time(self) -> float | None:
+        """Seconds of an iteration with no samples, by the line through both mean times; None: too few iterations."""
+        full, half = self.full, self.half
+        if not full.iterations or half.iterations < 2 or full.batch == half.batch:
+            return None
+        per_sample = (full.mean - half.mean) / (full.batch - half.batch)
+        return min(max(0.0, full.mean - per_sample * full.batch), MOST_FIXED * full.mean)
 
 
-def _since(report: Mapping[str, Any] | None, first: IterationStatistics) -> IterationStatistics:
-    return _statistics(report) - first
-
-
-def _counts(measured: Mapping[str, IterationStatistics], locations: Mapping[str, str]) -> list[str]:
-    return [f"{locations[name]}: {statistics.iterations} iterations" for name, statistics in measured.items()]
+def _counts(measured: Mapping[str, _BatchTimes], locations: Mapping[str, str]) -> list[str]:
+    return [f"{locations[name]}: {times.full.iterations} iterations" for name, times in measured.items()]

@@ -8,7 +8,7 @@ processes are on one machine, and otherwise to the network.
 import json
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -67,7 +67,13 @@ class _Run:
     rounds: int = 0
 
 
-def measure_from_logs(description: Description, file: Path, folder: Path, notify: Callable[[str], None]) -> Measurement:
+def measure_from_logs(
+    description: Description,
+    file: Path,
+    folder: Path,
+    notify: Callable[[str], None],
+    program: Sequence[str] = (),
+) -> Measurement:
     """Return the figures in the logs of an earlier run on the described cluster.
 
     Args:
@@ -75,6 +81,7 @@ def measure_from_logs(description: Description, file: Path, folder: Path, notify
         file: its file, for messages.
         folder: the folder of the run's logs, {log_dir}/{network}/{mode}, or a parent folder.
         notify: called with messages for the user.
+        program: command of the user's program, which overrides the description's.
 
     Raises:
         LogsError: the folder does not exist, or contains no logs of this cluster, or logs of several
@@ -104,7 +111,7 @@ def measure_from_logs(description: Description, file: Path, folder: Path, notify
     if logged.transfers:
         notify("logs: fitting the simulated exchanges to the logged ones")
         try:
-            _fit(measurement, description, file, logged, alone)
+            _fit(measurement, description, file, logged, alone, program)
         except (ExpectedError, ValueError) as error:
             measurement.servers, measurement.network = {}, None if alone else NetworkFigures()
             measurement.missing.append(
@@ -145,7 +152,7 @@ def _device(folder: Path, logged: _Run) -> DeviceFigures:
             raise ValueError("a time or a size is negative or not finite")
         phases: Iterable[Mapping[str, float]] = [times for entry in counted for times in entry["time"].values()]
         logged.questions += [phase[CHECK_READY] for phase in phases if phase.get(CHECK_READY, 0.0) > _NO_QUERY]
-        chosen = facts.get("options") or facts
+        chosen = {**facts, **(facts.get("options") or {})}  # the options of a program are its algorithm's
         options = {name: chosen[name] for name in (*_OPTIONS, *_WORK) if chosen.get(name) is not None}
         if not isinstance(options["mode"], str):
             raise TypeError("the mode is no text")
@@ -159,17 +166,26 @@ def _device(folder: Path, logged: _Run) -> DeviceFigures:
         logged.transfers.append(statistics.fmean(transfers))
     logged.options, logged.rounds = options, max(logged.rounds, len(rounds))
     sums = IterationStatistics.of(times, samples)
-    return DeviceFigures(sums.mean, sums.jitter, sums.batch, sums.iterations, vectors)
+    equal = options.get("batch_size", sums.batch) / sums.batch if chosen.get("batch_by_speed") else 1.0
+    return DeviceFigures(equal * sums.mean, sums.jitter, sums.batch, sums.iterations, vectors)
 
 
-def _fit(measurement: Measurement, description: Description, file: Path, logged: _Run, alone: bool) -> None:
+def _fit(
+    measurement: Measurement,
+    description: Description,
+    file: Path,
+    logged: _Run,
+    alone: bool,
+    program: Sequence[str],
+) -> None:
     """Fit the cost with which simulated exchanges take as long as the logged ones.
 
     It is the servers' time per message if all processes are on one machine (`alone`), otherwise the
     network's time per byte.
     """
     ends = {"mode": logged.options["mode"], "rounds": min(logged.rounds, _ROUNDS)}
-    typed = flags.merge({name: value for name, value in logged.options.items() if not description.program}, ends)
+    options = {} if program or description.program else logged.options
+    typed = flags.merge(options, ends)
     measured = statistics.fmean(logged.transfers)
 
     def set_cost(cost: float) -> None:
@@ -184,7 +200,7 @@ def _fit(measurement: Measurement, description: Description, file: Path, logged:
 
     def simulated(cost: float) -> float:
         set_cost(cost)
-        content = calibrated(file, description, replace(measurement, missing=[]))
+        content = calibrated(file, description, replace(measurement, missing=[]), program=program)
         job = SimulationJob(
             file, "none", typed, description=Description.model_validate(content), logs=False, quiet=True
         )

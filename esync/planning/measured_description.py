@@ -50,7 +50,7 @@ def write_measured(
     description = read(file)
     try:
         if from_logs is not None:
-            measurement = measure_from_logs(description, file, from_logs, notify)
+            measurement = measure_from_logs(description, file, from_logs, notify, program)
         else:
             measurement = measure(description, typed or {}, HostResources((), threads()), notify, program)
     except TypedFlagError:

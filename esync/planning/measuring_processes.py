@@ -4,19 +4,19 @@ import select
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from .. import config
 from ..launch.processes import Process
 from ..launch.spec import ProcessSpec
 from ..runtime import progress
+from ..runtime.closing import Closing
 
 #: Seconds to wait for output before the processes are checked again.
 TICK = 0.1
 
 
-class MeasuringProcesses:
+class MeasuringProcesses(Closing):
     """Processes that report events, for use in a `with` statement, which terminates them at its end.
 
     Args:
@@ -31,14 +31,6 @@ class MeasuringProcesses:
     def __init__(self, specs: Sequence[ProcessSpec], logs: Path, notify: Callable[[str], None]) -> None:
         self._waiting, self._logs, self._notify = list(specs), logs, notify
         self.started: dict[str, Process] = {}
-
-    def __enter__(self) -> "MeasuringProcesses":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def running(self) -> bool:

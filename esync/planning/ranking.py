@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .. import config
 from ..launch.description import Description, DescriptionError, StateServerEntry, read
 from ..launch.simulation_schema import NetworkSection
 from ..runtime.errors import ExpectedError
+from ..samples import UNKNOWN, Training
 from ..simulate.cluster import model
 from ..simulate.parallel import Failed, outcomes, pool
 from .candidates import Candidate, PlanClass, candidates, excluded, twins
@@ -78,6 +79,7 @@ class Plan:
         notes: further remarks for the user.
         program: command of the user's program, if it is not in the description.
         shares: share of each worker in the speed of all devices.
+        training: what is known of the program's need of samples.
     """
 
     description: Description
@@ -88,6 +90,7 @@ class Plan:
     notes: Sequence[str]
     program: Sequence[str] = ()
     shares: Sequence[float] = ()
+    training: Training = UNKNOWN
 
 
 def plan(
@@ -97,6 +100,7 @@ def plan(
     what_ifs: Sequence[str] = (),
     at_a_time: int | None = None,
     progress: Progress = lambda done, of: None,
+    training: Training = UNKNOWN,
 ) -> Plan:
     """Predict how fast each mode would be on a cluster, and recommend one.
 
@@ -106,6 +110,7 @@ def plan(
         what_ifs: changes to try, in the syntax of `--what-if`.
         at_a_time: number of simulations at a time; None: the number of cores.
         progress: called after each simulation.
+        training: what is known of the program's need of samples.
 
     Raises:
         DescriptionError: the description cannot be read, or lacks the time of a device.
@@ -130,6 +135,7 @@ def plan(
                 f"--what-if {change.text}: exchanges per host are predicted for rounds over parameter servers, "
                 f"and none of the modes that are tried has any: {', '.join(modes)}"
             )
+    tasks = [[replace(task, training=training) for task in part] for part in tasks]
     total = sum(map(len, tasks))
     done = 0
 
@@ -150,7 +156,7 @@ def plan(
         )
     speeds = speeds_of(description, path)
     shares = [speed / sum(speeds) for speed in speeds]
-    return Plan(described, base, asked, excluded(modes), twins(modes), notes, shares=shares)
+    return Plan(described, base, asked, excluded(modes), twins(modes), notes, shares=shares, training=training)
 
 
 def _network_notes(changes: Sequence[Change], clusters: Sequence[Description]) -> list[str]:
@@ -238,7 +244,7 @@ def rank(forecasts: Sequence[Forecast], failed: Sequence[tuple[Candidate, str]],
 
 
 def _in_order(forecasts: Sequence[Forecast]) -> list[Forecast]:
-    """Sort forecasts by useful samples/s, except that the simplest of nearly equal ones leads.
+    """Sort forecasts by useful samples/s, except that a preset or the simplest of nearly equal ones leads.
 
     A collective leads only if it is predicted to be more than `config.PLAN_COLLECTIVE` times as fast
     as every other candidate, because MPI's load on the workers' processors is not measured.
@@ -247,7 +253,12 @@ def _in_order(forecasts: Sequence[Forecast]) -> list[Forecast]:
     leaders = [forecast for forecast in ordered if not forecast.candidate.collective]
     if not leaders or ordered[0].useful > config.PLAN_COLLECTIVE * leaders[0].useful:
         leaders = ordered
-    near = [leader for leader in leaders if leader.useful >= (1 - config.PLAN_EQUAL) * leaders[0].useful]
+    margins = [config.PLAN_PRESET if leader.candidate.preset else config.PLAN_EQUAL for leader in leaders]
+    near = [
+        leader
+        for leader, margin in zip(leaders, margins, strict=True)
+        if leader.useful >= (1 - margin) * leaders[0].useful
+    ]
     best = min(near, key=lambda forecast: forecast.candidate.demands, default=None)  # the first of equals
     return ([best] if best is not None else []) + [forecast for forecast in ordered if forecast is not best]
 

@@ -5,6 +5,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from rich.table import Column
 from rich.text import Text
 
@@ -14,14 +15,18 @@ from ..launch import flags, user_program
 from ..launch.workers import device_folders
 from ..runtime.terminal import NOT_KNOWN, TerminalTable, right
 from .accuracy import known_accuracy
-from .candidates import COLLECTIVE, STRIPPED, Candidate, PlanClass
-from .forecast import Forecast
+from .candidates import COLLECTIVE, DESCRIPTION_KEYS, STRIPPED, Candidate, PlanClass
+from .forecast import Forecast, batch_size_of
 from .ranking import Plan, Ranking
 
 #: Maximum width of a line of text in characters.
 _WIDTH = 96
 #: Minimum width of the column "method", and width of the other columns of the table.
 _METHOD_WIDTH, _FIGURES_WIDTH = 24, 81
+#: Factor of a learning rate up to which it counts as the same.
+_SAME_RATE = 1.25
+#: Width of the column with the time to the target.
+_TIME_WIDTH = 10
 
 
 def method(plan: Plan, candidate: Candidate) -> str:
@@ -34,8 +39,11 @@ def method(plan: Plan, candidate: Candidate) -> str:
 
 
 def _settings(candidate: Candidate) -> str:
-    """Return a candidate's mode with its flags, and "per host" where hosts exchange as one."""
-    return " ".join([candidate.mode, *_words(candidate)]) + (", per host" if candidate.per_host else "")
+    """Return a candidate's mode with its flags, and what is not a flag: exchanges per host, batches by speed."""
+    if candidate.preset:
+        return f"--preset {candidate.preset}"
+    keys = [key.replace("_", " ") for key in DESCRIPTION_KEYS if getattr(candidate, key)]
+    return ", ".join([" ".join([candidate.mode, *_words(candidate)]), *keys])
 
 
 def _words(candidate: Candidate) -> list[str]:
@@ -58,14 +66,17 @@ def table(plan: Plan, show_all: bool, width: int) -> TerminalTable:
         show_all: show all methods of each class, not only the best.
         width: characters of a line.
     """
-    room = max(_METHOD_WIDTH, width - _FIGURES_WIDTH)
+    target = plan.training.target
+    room = max(_METHOD_WIDTH, width - _FIGURES_WIDTH - (_TIME_WIDTH if target else 0))
+    figures = ["samples/s", "useful", *([f"to {target}"] if target else []), "efficiency", "round", "wait", "MB/s"]
     columns = TerminalTable(
         Column("method", no_wrap=True),  # its cells are wrapped below
-        *map(right, ("samples/s", "useful", "efficiency", "round", "wait", "MB/s")),
+        *map(right, figures),
         Column("bottleneck", overflow="fold"),
     )
+    blank = [""] * (len(figures) + 1)
     for plan_class, members in plan.ranking.classes.items():
-        columns.add(textwrap.fill(plan_class.value, room), *[""] * 7, style="bold")
+        columns.add(textwrap.fill(plan_class.value, room), *blank, style="bold")
         shown = [
             member
             for index, member in enumerate(members)
@@ -78,7 +89,7 @@ def table(plan: Plan, show_all: bool, width: int) -> TerminalTable:
             )
             columns.add(Text(name), *_figures(forecast))
         if len(shown) < len(members):
-            columns.add(f"  … and {len(members) - len(shown)} more (--all)"[:room], *[""] * 7, style="dim")
+            columns.add(f"  … and {len(members) - len(shown)} more (--all)"[:room], *blank, style="dim")
     return columns
 
 
@@ -88,6 +99,7 @@ def _figures(forecast: Forecast) -> tuple[str, ...]:
     return (
         rate(forecast.throughput),
         rate(forecast.useful),
+        *([] if forecast.time_to_target is None else [seconds(forecast.time_to_target)]),
         f"{forecast.efficiency:.0%}",
         seconds(forecast.round_time),
         seconds(forecast.wait),
@@ -112,8 +124,34 @@ def recommendation(plan: Plan, file: str) -> list[str]:
     """Return the recommendation, and the command to run, as lines of text."""
     best = plan.ranking.recommended
     lines = [f"Recommended: {method(plan, best.candidate)} ({best.plan_class.value}): {reasons(plan.ranking)}"]
-    lines += [*left_out(plan, best.candidate), ""]
+    lines += [*left_out(plan, best.candidate), *_chosen(plan, best), *_rate_of(best), ""]
     return [*lines, *(f"    {line}" for line in command(plan, best.candidate, file)), ""]
+
+
+def _chosen(plan: Plan, forecast: Forecast) -> list[str]:
+    """Return a line about the settings that the state server would choose, if it chooses any."""
+    settings = forecast.settings
+    if not settings:
+        return []
+    iterations = "1 iteration" if settings["iterations"] == 1 else f"{settings['iterations']} iterations"
+    parts = [f"{iterations} of the slowest device that rounds wait for", f"compression {settings['compression']}"]
+    resting = settings.get("left_out", [])
+    if resting:
+        parts.append(f"left out: {', '.join(_devices(plan, resting))}")
+    if unawaited := [rank for rank in settings.get("aside", []) if rank not in resting]:
+        parts.append(f"rounds do not wait for {', '.join(_devices(plan, unawaited))}")
+    return [f"It will choose: {'; '.join(parts)}"]
+
+
+def _rate_of(forecast: Forecast) -> list[str]:
+    """Return a line about the learning rate that suits a method, unless it is that of one device alone."""
+    factor, times = forecast.learning_rate_factor, (forecast.suited_time, forecast.time_to_target)
+    if factor < _SAME_RATE:
+        return []
+    rate_text = f"{factor:.2g} times the learning rate that suits one device alone"
+    if times[0] is None or times[1] is None:
+        return [f"Useful samples/s are those with {rate_text}"]
+    return [f"With the program's learning rate; with {rate_text}, {seconds(times[0])} instead of {seconds(times[1])}"]
 
 
 def left_out(plan: Plan, candidate: Candidate) -> list[str]:
@@ -174,18 +212,22 @@ def command(plan: Plan, candidate: Candidate, file: str) -> list[str]:
             lines.append(f"# in a copy of {file} with {note} among its workers:")
     if described.state_server is None and ALGORITHMS[candidate.mode].instead_of_state_server:
         lines.append("# with a section state_server: {host: …}")
-    if candidate.per_host != described.per_host:
-        lines.append(f"# {'with per_host: true' if candidate.per_host else 'without per_host'} in {file}:")
+    for key in DESCRIPTION_KEYS:
+        if candidate.preset and key == "per_host" and described.per_host is None:
+            continue  # a preset sets it
+        if (chosen := getattr(candidate, key)) != bool(getattr(described, key)):
+            lines.append(f"# {f'with {key}: true' if chosen else f'without {key}'} in {file}:")
     if COLLECTIVE in candidate.flags:
         lines.append("# needs MPICH and mpi4py on every host (docs/how-to/collectives.md)")
-    settings = dict(candidate.flags)
+    preset = candidate.preset and not described.program
+    settings = {"preset": candidate.preset} if preset else dict(candidate.flags)
     undo, by_hand = _settings_to_undo(plan, candidate)
     if by_hand:
         lines.append(f"# without {', '.join(by_hand)} in the section train of {file}:")
     program_flags = {name: value for name, value in settings.items() if name not in user_program.CLUSTER_FLAGS}
     if described.program and program_flags:
         settings = {name: value for name, value in settings.items() if name in user_program.CLUSTER_FLAGS}
-        lines.append(f"# with algorithm={python(candidate)} in the program:")
+        lines.append(f"# with algorithm={flags.expression(candidate.flags)} in the program:")
     words = flags.to_arguments({**settings, **({} if described.program else undo)})
     lines.append(shlex.join(["esync", "launch", file, *words, *(["--", *plan.program] if plan.program else [])]))
     return lines
@@ -212,14 +254,6 @@ def _settings_to_undo(plan: Plan, candidate: Candidate) -> tuple[dict[str, Any],
     return undo, by_hand
 
 
-def python(candidate: Candidate) -> str:
-    """Return the Python expression that creates a candidate's algorithm."""
-    algorithm = ALGORITHMS[candidate.mode]
-    options = flags_of(algorithm)
-    values = ", ".join(f"{options[name].name}={value!r}" for name, value in candidate.flags.items() if name in options)
-    return f"esync.algorithms.{algorithm.__name__}({values})"
-
-
 def best_of_classes(plan: Plan, width: int = _WIDTH) -> list[str]:
     """Return the accuracy of the best method of each class, and how to make it faster.
 
@@ -239,12 +273,27 @@ def best_of_classes(plan: Plan, width: int = _WIDTH) -> list[str]:
             )
     return [
         *lines,
-        "useful: samples/s × what a sample is worth beside one in sequential SGD, by a rule of thumb that was "
-        "fitted to one network on one cluster (docs/how-to/plan.md).",
+        _noise_line(plan),
         "Accuracies, if nothing else is said, are of a perceptron on Fashion-MNIST after equally many samples "
         "(docs/results/beyond.md, docs/results/esync.md); they were measured there, "
         "not predicted for this cluster.",
     ]
+
+
+def _noise_scale(plan: Plan) -> float:
+    """Return the median of the gradient noise scale in samples."""
+    return float(np.median(plan.training.noise_scales)) * batch_size_of(plan.description)
+
+
+def _noise_line(plan: Plan) -> str:
+    """Return where the worth of a sample comes from."""
+    typical = f"{_noise_scale(plan):,.0f} samples"
+    source = f"the default gradient noise scale, {typical}; --from-logs takes the one that a run has measured"
+    if plan.training.measured:
+        source = f"the gradient noise scale in the logs, {typical} in the median"
+    return (
+        f"useful: samples/s × what a sample is worth beside one of one device alone, by {source} (docs/how-to/plan.md)."
+    )
 
 
 def what_if_table(plan: Plan) -> TerminalTable:
@@ -285,6 +334,8 @@ def as_json(plan: Plan, file: str) -> dict[str, Any]:
     best = plan.ranking.recommended
     return {
         "cluster": file,
+        "target": plan.training.target or None,
+        "noise_scale": {"measured": plan.training.measured, "median": _noise_scale(plan)},
         "recommended": {**_row(plan, best), "command": command(plan, best.candidate, file)},
         "shares": dict(zip(_devices(plan, range(len(plan.shares))), plan.shares, strict=True)),
         **_ranking(plan, plan.ranking),
@@ -317,9 +368,13 @@ def _row(plan: Plan, forecast: Forecast) -> dict[str, Any]:
         "class": forecast.plan_class.name.lower(),
         "flags": dict(forecast.candidate.flags),
         "workers": None if forecast.candidate.ranks is None else list(forecast.candidate.ranks),
-        "per_host": forecast.candidate.per_host,
+        **{key: getattr(forecast.candidate, key) for key in DESCRIPTION_KEYS},
         "throughput": forecast.throughput,
         "worth": forecast.worth,
+        "learning_rate_factor": forecast.learning_rate_factor,
+        "time_to_target": forecast.time_to_target,
+        "suited_time": forecast.suited_time,
+        "chosen_settings": forecast.settings,
         "useful": forecast.useful,
         "efficiency": forecast.efficiency,
         "round_time": forecast.round_time,

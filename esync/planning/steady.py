@@ -44,12 +44,15 @@ def between(first: Result, second: Result) -> dict[str, Any]:
     """Return the part of the longer run `second` after the end of the run `first`.
 
     Keys are those of `simulate.result`, but a device's `wait` and `transfer` are sums over its
-    rounds, in seconds. Samples are counted when they are exchanged, so that a part which ends just
-    after a long round may count more than its devices compute in that time; that limits `samples`.
+    rounds, in seconds, and `chosen_settings` are the last ones. Samples are counted when they are
+    exchanged, so that a part which ends just after a long round may count more than its devices
+    compute in that time; that limits `samples`, unless batches change.
     """
     seconds = second["seconds"] - first["seconds"]
     devices = [_device(*pair) for pair in zip(first["devices"], second["devices"], strict=True)]
-    samples = min(second["samples"] - first["samples"], _computed(second, devices))
+    samples = second["samples"] - first["samples"]
+    if "batch_by_speed" not in second:
+        samples = min(samples, _computed(second, devices))
     throughput = samples / seconds
     return {
         "seconds": seconds,
@@ -66,6 +69,7 @@ def between(first: Result, second: Result) -> dict[str, Any]:
             for host, ways in second["traffic"].items()
         },
         "devices": devices,
+        "chosen_settings": second.get("chosen_settings", [{}])[-1],
     }
 
 

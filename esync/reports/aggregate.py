@@ -211,6 +211,8 @@ def device_summary(rounds: list[LoggedRound], info: RunInfo | None) -> DeviceSum
     metric = info.metric if info else TEST_ACCURACY
     logged = {name: None for r in rounds for name in r.logged}  # in the order of the log
     evaluated = [(r.number, r.accuracy, r.accuracy_time, r.total_time) for r in rounds if r.accuracy is not None]
+    parts = [r.parts for r in rounds if r.accuracy is not None]
+    part_names = {name: None for part in parts for name in part}
     return DeviceSummary(
         accuracy_list=[round(value, 3) if metric.is_accuracy else value for _, value, _, _ in evaluated],
         num_samples_list=[r.samples for r in rounds],
@@ -222,6 +224,7 @@ def device_summary(rounds: list[LoggedRound], info: RunInfo | None) -> DeviceSum
         accuracy_rounds=[number for number, _, _, _ in evaluated],
         accuracy_time_list=[round(total if exact is None else exact, 3) for _, _, exact, total in evaluated],
         accuracy_exact_list=[accuracy for _, accuracy, _, _ in evaluated],
+        parts={name: [part.get(name) for part in parts] for name in part_names},
         computing_time_list=[round(r.computing, 6) for r in rounds],
         bytes_sent_list=_complete(r.bytes_sent for r in rounds),
         bytes_received_list=_complete(r.bytes_received for r in rounds),

@@ -54,17 +54,18 @@ class Comparison:
         ]
 
     def evaluation_rows(self) -> list[dict[str, Any]]:
-        """Return one row for each evaluation of each run."""
+        """Return one row for each evaluation of each run, with its parts as `part_NAME`."""
         return [
             {
                 **{"group": group.label, "run": str(run.folder), "name": run.name, "seed": run.seed},
                 **{"round": number, "time": time, "metric": run.metric.name, "value": value},
+                **{f"part_{name}": values[index] for name, values in run.figures.parts.items()},
             }
             for section in self.sections
             for group in section.groups
             for run in group.runs
-            for number, time, value in zip(
-                run.figures.evaluated_rounds, run.figures.times, run.figures.accuracies, strict=True
+            for index, (number, time, value) in enumerate(
+                zip(run.figures.evaluated_rounds, run.figures.times, run.figures.accuracies, strict=True)
             )
         ]
 
@@ -82,7 +83,8 @@ class Comparison:
         Raises:
             MissingPandasError: pandas is not installed.
         """
-        return _frame(self.evaluation_rows(), EVALUATION_COLUMNS)
+        rows = self.evaluation_rows()
+        return _frame(rows, [*dict.fromkeys([*EVALUATION_COLUMNS, *(column for row in rows for column in row)])])
 
     def as_json(self) -> dict[str, Any]:
         """Return the comparison for --json."""

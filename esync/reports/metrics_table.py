@@ -1,12 +1,13 @@
 """Compute the metrics of each run from its summary."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any, Literal
 
 from .. import config
 from ..runtime.errors import enumeration
+from ..runtime.evaluation_result import recalls
 from ..runtime.metric import Metric
 from . import metrics
 from .modes import Mode
@@ -54,6 +55,7 @@ class RunFigures:
         accuracy_device: the device with the evaluations; None without evaluations.
         metric: the metric of its evaluations.
         times, accuracies: its evaluations.
+        parts: their further results, by name.
         accuracy_rounds: the rounds, or exchanges of that device, that were evaluated.
         evaluated_rounds: the rounds of the run that were evaluated.
         round_ends: number and end of each round of that device, in whole seconds.
@@ -86,6 +88,7 @@ class RunFigures:
     bytes_estimated: bool
     overrun_share: float
     times_of_runs: tuple[float | None, ...] = ()
+    parts: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
 
     @property
     def time_to_target(self) -> float | None:
@@ -124,6 +127,22 @@ class RunFigures:
     def best_accuracy(self) -> float | None:
         """Best value of the metric in any evaluation; None if nothing was evaluated."""
         return self.metric.best(self.accuracies)
+
+    @property
+    def final_parts(self) -> dict[str, float | None]:
+        """Further results of the last evaluation, by name."""
+        return {name: values[-1] for name, values in self.parts.items() if values}
+
+    @property
+    def min_recall(self) -> float | None:
+        """Lowest recall of a class in the last evaluation; None if no recall is known."""
+        return min(recalls(self.final_parts).values(), default=None)
+
+    @property
+    def mean_recall(self) -> float | None:
+        """Mean recall of the classes in the last evaluation; None if no recall is known."""
+        values = recalls(self.final_parts).values()
+        return fmean(values) if values else None
 
     @property
     def bytes_per_second(self) -> float | None:
@@ -171,6 +190,8 @@ class RunFigures:
             "target": self.target,
             "time_to_target": self.time_to_target,
             "evaluations": len(self.accuracies),
+            "min_recall": self.min_recall,
+            "mean_recall": self.mean_recall,
             "total_time": self.total_time,
             "rounds": self.rounds,
             "samples": sum(device.samples for device in self.devices),
@@ -245,6 +266,7 @@ def run_figures(mode: Mode, summary: Summary, target: float | None) -> RunFigure
         metric=evaluated.metric,
         times=tuple(evaluated.accuracy_time_list),
         accuracies=tuple(evaluated.accuracy_exact_list),
+        parts=evaluated.parts,
         accuracy_rounds=tuple(evaluated.accuracy_rounds),
         evaluated_rounds=tuple(evaluated.evaluated_rounds),
         round_ends=tuple(evaluated.round_ends),

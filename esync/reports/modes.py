@@ -8,8 +8,8 @@ the folder identifies a built-in algorithm, and is the label of any other one. A
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..algorithms.base import Style, spare_style
 from ..algorithms.registry import ALGORITHMS, NON_IID, stem_of
+from ..algorithms.styles import Style, spare_style
 from ..runtime import run_names
 from ..runtime.output import LABEL_LENGTH, printable
 from .algorithm_info import AlgorithmInfo

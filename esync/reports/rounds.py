@@ -6,11 +6,11 @@ raises `BadRound` with a category and a reason, so that the caller can report an
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from ..runtime.metric import TEST_ACCURACY, Metric, finite
+from ..runtime.metric import PARTS, TEST_ACCURACY, Metric, finite
 from ..runtime.phase_timer import COMPUTE, GLOBAL_AGGREGATE, GLOBAL_UPDATE, LOCAL_UPDATE, LOGGED
 from .metrics import MAX_NUMBER
 
@@ -57,6 +57,7 @@ class LoggedRound:
         overruns: number of padded iterations that took longer than their step time.
         run_round: asynchronous modes: rounds of the run by then, commits ÷ workers.
         logged: means of what the program has logged, by name; None for one that was not finite.
+        parts: further results of the evaluation, by name, such as recall/3.
     """
 
     number: int
@@ -75,6 +76,7 @@ class LoggedRound:
     overruns: int | None
     logged: dict[str, float | None]
     run_round: int | None = None
+    parts: dict[str, float | None] = field(default_factory=dict)
 
 
 def read_round(path: Path, number: int, metric: Metric = TEST_ACCURACY) -> LoggedRound:
@@ -148,7 +150,8 @@ def _check(log: dict[str, Any], number: int, metric: Metric) -> LoggedRound:
         transfer=_number("transfer", log.get("transfer")),
         overruns=_count("step_time_overrun", log),
         run_round=_count("round", log),
-        logged=_logged(log.get(LOGGED, {})),
+        logged=_named(LOGGED, log),
+        parts=_named(PARTS, log),
     )
 
 
@@ -161,11 +164,14 @@ def _evaluated(metric: Metric, value: object) -> float | None:
     return value if metric.possible(value) else None
 
 
-def _logged(means: object) -> dict[str, float | None]:
-    """Return the means of what the program has logged, checked."""
-    if not isinstance(means, dict) or not all(mean is None or isinstance(mean, int | float) for mean in means.values()):
-        raise BadRound("foreign", f"{LOGGED} is {means!r:.40}, expected names and numbers")
-    return {name: None if mean is None else finite(mean) for name, mean in means.items()}
+def _named(key: str, log: dict[str, Any]) -> dict[str, float | None]:
+    """Return the named numbers in a field, checked; {} if it is missing."""
+    numbers = log.get(key, {})
+    if not isinstance(numbers, dict) or not all(
+        number is None or isinstance(number, int | float) for number in numbers.values()
+    ):
+        raise BadRound("foreign", f"{key} is {numbers!r:.40}, expected names and numbers")
+    return {name: None if number is None else finite(number) for name, number in numbers.items()}
 
 
 def _number(name: str, value: object) -> float | None:

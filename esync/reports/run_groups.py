@@ -59,6 +59,8 @@ class Quantity:
 TIME = Quantity("time_to_target", "time to {target}", ",.1f", unit=" s")
 FINAL = Quantity("final_accuracy", "final {metric}", ".4g")
 FINAL_ACCURACY = replace(FINAL, form=".4f")
+MIN_RECALL = Quantity("min_recall", "min recall", ".4f")
+MEAN_RECALL = Quantity("mean_recall", "mean recall", ".4f")
 THROUGHPUT = Quantity("throughput", "samples/s", ",.1f")
 EFFICIENCY = Quantity("efficiency", "efficiency", ".1f", 100.0, " %")
 TRAFFIC = Quantity("bytes_per_second", "MB/s", ",.2f", 1e-6)
@@ -139,6 +141,7 @@ class Group:
             total_time=mean("total_time") or 0.0,
             times=curve.times if curve else (),
             accuracies=curve.means if curve else (),
+            parts={},
             accuracy_rounds=(),
             evaluated_rounds=(),
             round_ends=(),
@@ -195,12 +198,14 @@ class Section:
 
     @property
     def quantities(self) -> tuple[Quantity, ...]:
-        """The figures to compare."""
+        """The figures to compare; recalls where all runs have them."""
+        recalled = all(run.figures.min_recall is not None for group in self.groups for run in group.runs)
         target = "the target" if self.target is None else f"{self.target:g}"
         final = FINAL_ACCURACY if self.metric.is_accuracy else FINAL
         return (
             replace(TIME, heading=TIME.heading.format(target=target)),
             replace(final, heading=final.heading.format(metric=self.metric.name)),
+            *((MIN_RECALL, MEAN_RECALL) if recalled else ()),
             *(THROUGHPUT, EFFICIENCY, TRAFFIC),
         )
 

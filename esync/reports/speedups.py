@@ -185,6 +185,7 @@ def as_json(run: RunFigures, runs: Sequence[RunFigures]) -> dict[str, Any]:
         "metric": asdict(run.metric),
         "final_accuracy": run.final_accuracy,
         "best_accuracy": run.best_accuracy,
+        "final_parts": run.final_parts,
         "accuracy_device": run.accuracy_device,
         **run.as_json(),
         "devices": [asdict(device) for device in run.devices],

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..algorithms.base import SPARE_STYLES, Style
 from ..algorithms.registry import ALGORITHMS
+from ..algorithms.styles import SPARE_STYLES, Style
 from .metrics_table import RunFigures
 from .modes import Mode
 

@@ -76,6 +76,8 @@ class DeviceSummary(BaseModel):
     accuracy_rounds: list[Count] = []
     accuracy_time_list: list[Amount] = []  # times of the evaluated weights
     accuracy_exact_list: list[float] = []  # not rounded
+    # further results of the evaluations, such as recall/3: name → values; None: missing, or not finite
+    parts: dict[str, list[float | None]] = {}
     computing_time_list: list[Amount] = []  # "forward and backward" + "local update", without loading data
     bytes_sent_list: list[Count] = []
     bytes_received_list: list[Count] = []
@@ -133,6 +135,9 @@ class DeviceSummary(BaseModel):
                 raise ValueError(f"logged {name} has {len(means)} values where {rounds} are expected")
         for name in ("accuracy_time_list", "accuracy_exact_list"):
             self._require_length(name, len(self.accuracy_rounds))
+        for name, values in self.parts.items():
+            if len(values) != len(self.accuracy_rounds):
+                raise ValueError(f"part {name} has {len(values)} values where {len(self.accuracy_rounds)} are expected")
         return self
 
     def _require_length(self, name: str, expected: int) -> None:

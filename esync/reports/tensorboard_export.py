@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..runtime.tensorboard import EventFile, round_scalars
+from ..runtime.tensorboard import EventFile, evaluation_scalars, round_scalars
 from .runs import LoggedRun
 from .summary_file import DeviceSummary
 
@@ -57,8 +57,9 @@ def _export_device(device: DeviceSummary, folder: Path) -> None:
         )
         events.write(number, started + end, scalars)
     evaluations = zip(device.accuracy_rounds, device.accuracy_time_list, device.accuracy_exact_list, strict=True)
-    for number, time, value in evaluations:
-        events.write(number, started + time, {device.metric.name: value})
+    for index, (number, time, value) in enumerate(evaluations):
+        parts = {name: values[index] for name, values in device.parts.items()}
+        events.write(number, started + time, evaluation_scalars(device.metric.name, value, parts))
     events.close()
 
 

@@ -14,7 +14,14 @@ KEPT_FOR_COMPUTING = 0.5
 
 
 class Device(Protocol):
-    """The interface between algorithms and time."""
+    """The interface between algorithms and time.
+
+    Attributes:
+        time_factor: factor of the seconds of an iteration on an emulated or simulated device, for a
+            batch of another size.
+    """
+
+    time_factor: float = 1.0
 
     def begin_run(self, elapsed: float) -> None:
         """Set the clock of injected stragglers: the run has lasted `elapsed` seconds."""
@@ -95,8 +102,8 @@ class RealDevice(Device):
         Devices that are emulated on the same cores begin a round at the same moment. This wait lets the
         fast ones, which have no spare time, compute first. The duration of the iteration is unchanged.
         """
-        if self.step_time is not None:
-            ahead = max(0.0, (self.step_time - KEPT_FOR_COMPUTING) / 2)
+        if self._emulated is not None:
+            ahead = max(0.0, (self._emulated - KEPT_FOR_COMPUTING) / 2)
             self.sleep(max(0.0, self._begun + ahead - self.now()))
 
     def wait_for(self, work: Callable[[], None]) -> None:
@@ -108,14 +115,19 @@ class RealDevice(Device):
         self._wait_for_device()
         seconds = self.now() - self._begun
         self.iterations += 1
-        if self.step_time is not None:
-            self.overruns += seconds > self.step_time
-            self.sleep(max(0.0, self.step_time - seconds))
+        if self._emulated is not None:
+            self.overruns += seconds > self._emulated
+            self.sleep(max(0.0, self._emulated - seconds))
             seconds = self.now() - self._begun
         if longer := self.straggler.delay(COMPUTE, self._begun):
             self.sleep(longer)
             seconds = self.now() - self._begun
         return seconds
+
+    @property
+    def _emulated(self) -> float | None:
+        """Seconds that this iteration takes on the emulated device."""
+        return None if self.step_time is None else self.step_time * self.time_factor
 
     @contextmanager
     def paused(self) -> Iterator[None]:

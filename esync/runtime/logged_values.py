@@ -11,6 +11,8 @@ from .tensorboard import ROUND_TAGS
 
 #: Name of the loss that the built-in worker and the Estimator's handler log.
 LOSS = "loss"
+#: Name of the gradient noise scale, which the algorithms log; see `algorithms.gradient_noise`.
+NOISE_SCALE = "gradient_noise_scale"
 #: Most names of a program. The dashboard and `report.html` have a chart for each.
 MOST_NAMES = 32
 
@@ -32,7 +34,7 @@ def check_name(name: str, known: Collection[str], taken: Collection[str]) -> Non
     """
     if not name.isidentifier() or not is_label(name):
         raise LoggedValueError(f"trainer.log: {name!r} is no name: write it like a Python variable, such as train_loss")
-    if name in (*taken, *TAKEN, *ROUND_TAGS, GET_BATCH):
+    if name in (*taken, *TAKEN, *ROUND_TAGS, GET_BATCH, NOISE_SCALE):
         raise LoggedValueError(f"trainer.log: the logs have another value named {name!r}: choose another name")
     if name not in known and len(known) >= MOST_NAMES:
         raise LoggedValueError(

@@ -12,12 +12,14 @@ from .output import LABEL_LENGTH, is_label
 
 Goal = Literal["max", "min"]
 ACCURACY = "accuracy"
+#: Name of an evaluation's parts in a round's log file.
+PARTS = "parts"
 #: Largest absolute value of a metric: a larger one counts as infinite, so that axes are finite.
 LARGEST = 1e100
 #: Names of a round's other values in its log file.
 TAKEN = (
     "num_iters", "time", "num_samples", "iteration_times", "step_time_overrun", "total_time", "accuracy_time",
-    "bytes_sent", "bytes_received", "wait", "transfer", "logged",
+    "bytes_sent", "bytes_received", "wait", "transfer", "logged", PARTS,
 )  # fmt: skip
 
 

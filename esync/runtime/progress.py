@@ -23,6 +23,7 @@ CUT_OFF = "cut off"  # it ends because it cannot reach the others any more, with
 FINISHED = "finished"  # it knows that the run is finished, and does not need other processes any more
 MISSING = "missing"  # processes for which the cluster waits, according to the scheduler; "" for none
 ASIDE = "aside"  # whether the other workers' rounds do not wait for it, and possibly the reason in words
+SETTINGS = "settings"  # what has been chosen automatically for the next rounds, in words
 WARNING = "warning"  # a message for the user
 MEASURED = "measured"  # all measurements so far, which replace an earlier report of the same process
 CONTRIBUTED = "contributed"  # ranks of the workers with updates in the final model, according to a server

@@ -67,6 +67,17 @@ def round_scalars(
     return {**dict(zip(ROUND_TAGS, values, strict=True)), **logged}
 
 
+def evaluation_scalars(metric: str, value: float, parts: Mapping[str, float | None]) -> dict[str, float | None]:
+    """Return the scalars of an evaluation by their tags; those of parts begin with `evaluation/`.
+
+    Args:
+        metric: name of the metric.
+        value: its value.
+        parts: further results, by name.
+    """
+    return {metric: value, **{f"evaluation/{name}": part for name, part in parts.items()}}
+
+
 class EventFile:
     """Writes scalars of one device; each call writes at once, in the caller's thread.
 

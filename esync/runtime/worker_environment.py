@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import config
+from .batch_sizes import StepTime
 from .environment import SLOT_VARIABLE, EnvironmentProblemError
 from .errors import ExpectedError
 from .files import expanded
@@ -119,6 +120,12 @@ SWITCH = _Kind({"0": False, "1": True}.__getitem__, "0 or 1", lambda value: str(
 GROUP = _Kind(HostGroupName.parse, "a name and ascending ranks, 5f3a0c:0,1,2 for instance")
 JOB_NAME = _Kind(_matching(JOB), "a name of up to 64 letters, digits, '.', '_' and '-'")
 DEVICE_NAME = _Kind(_matching(DEVICE), "cpu, gpu0, gpu1, …")
+STEP_TIMES = _Kind(
+    lambda text: tuple(map(StepTime.parse, text.split())),
+    "the seconds of an iteration on each device, 0.1+0.02 0.3+0 for instance, with the part that does not depend on "
+    "the batch size behind +",
+    lambda times: " ".join(map(str, times)),
+)
 EVENTS = _Kind(
     _events,
     "events KIND:DELAY@AT+LASTING in seconds, network:0.03@60+100 for instance, with spaces between them",
@@ -163,6 +170,8 @@ class WorkerEnvironment:
             until the program is told to end (`esync plan`).
         per_host: the most workers of one host that exchange as one; 1: each does so by itself.
         host_group: those of this host; None: this worker exchanges by itself.
+        step_times: step times of all devices, by rank, by which batches are divided; empty: all
+            batches are equal.
     """
 
     algorithm: str | None = _variable(ALGORITHM_VARIABLE, TEXT)
@@ -191,6 +200,7 @@ class WorkerEnvironment:
     measure: bool = _variable("ESYNC_MEASURE", SWITCH, False)
     per_host: int = _variable(PER_HOST_VARIABLE, COUNT, 1)
     host_group: HostGroupName | None = _variable(HOST_GROUP_VARIABLE, GROUP)  # noqa: RUF009
+    step_times: tuple[StepTime, ...] = _variable("ESYNC_BATCH_BY_SPEED", STEP_TIMES, ())
 
     @classmethod
     def read(cls, environment: Mapping[str, str] = os.environ) -> "WorkerEnvironment":

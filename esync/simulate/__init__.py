@@ -3,7 +3,7 @@
 The worker program's loop, its trainer, the algorithms, the parameter server and the coordinator run
 unchanged. The parts behind their interfaces are modelled: devices (`devices`), the network
 (`network`, `ports`), and the costs of servers, the state server and evaluations. `engine` is the
-virtual clock, `simulation` runs one job event by event, and `roundwise/` round by round. May import
+virtual clock, and `simulation` runs one job. May import
 `algorithms`, `arguments`, `config`, `coordination`, `data`, `exchange`, `gluon`, `launch`,
 `models`, `reports`, `runtime`, `trainer_status` and `training`. See docs/how-to/simulate.md.
 """

@@ -18,6 +18,7 @@ from ..reports.comparison import Comparison
 from ..reports.discovery import find_devices, moved_aside
 from ..reports.speedups import over_fastest
 from ..runtime import descriptions, program
+from ..runtime.evaluation_result import lowest_recall
 from ..runtime.files import expanded, write_atomically
 from ..runtime.terminal import clock, run_command
 from . import sweep
@@ -166,7 +167,8 @@ def summary(done: FinishedSimulation) -> list[str]:
     ]
     if result["final_accuracy"] is not None:
         reached = [f"{target} after {clock(at)}" for target, at in result["time_to"].items() if at is not None]
-        lines.append("; ".join([f"test accuracy {result['final_accuracy']:.3f}", *reached]))
+        parts = [f"test accuracy {result['final_accuracy']:.3f}", *reached, lowest_recall(result["final_parts"])]
+        lines.append("; ".join(filter(None, parts)))
     if len(result["devices"]) <= 20:
         for device in result["devices"]:
             lines.append(
@@ -185,7 +187,7 @@ def summary(done: FinishedSimulation) -> list[str]:
 def _speeds(result: dict[str, Any]) -> dict[str, float | None]:
     """Return the samples per second of each device while it computes."""
     return {
-        f"{device['host']}/{device['device']}": result["batch_size"] / device["step_time"]
+        f"{device['host']}/{device['device']}": device["batch_size"] / device["step_time"]
         for device in result["devices"]
     }
 

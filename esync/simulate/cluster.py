@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from .. import config
+from ..launch.batch_shares import described_times
 from ..launch.description import Description, DescriptionError, WorkerEntry
 from ..launch.workers import device_folders
+from ..runtime.batch_sizes import StepTime, batch_sizes
 from ..runtime.errors import suggestion
 from ..runtime.files import expanded
 from ..runtime.phase_timer import iteration_times
@@ -37,6 +39,7 @@ class ClusterModel:
         evaluation_time: seconds of one evaluation.
         message_scale: factor by which modelled messages are larger than the simulated ones.
         per_host: whether the workers of a host exchange as one.
+        step_times: of all devices, by which batches are divided; empty: all batches are equal.
         memory_bandwidth: bytes per second that a worker of such a host copies or sums.
     """
 
@@ -47,6 +50,7 @@ class ClusterModel:
     evaluation_time: float
     message_scale: float = 1.0
     per_host: bool = False
+    step_times: tuple[StepTime, ...] = ()
     memory_bandwidth: float = config.SIMULATE_MEMORY_BANDWIDTH
 
     def ranks_by_host(self) -> dict[str, list[int]]:
@@ -61,6 +65,21 @@ class ClusterModel:
         if not self.per_host:
             return {}
         return {host: tuple(ranks) for host, ranks in self.ranks_by_host().items() if len(ranks) > 1}
+
+    def batch_sizes(self, batch_size: int) -> list[int]:
+        """Return the samples of each worker's batches, at first, where equal ones have `batch_size`."""
+        return batch_sizes(batch_size, self.step_times) if self.step_times else [batch_size] * len(self.workers)
+
+    def divided_devices(self, batch_size: int) -> list[DeviceModel]:
+        """Return the models of the devices with those batches."""
+        devices = [worker.device for worker in self.workers]
+        if not self.step_times:
+            return devices
+        shares = [size / batch_size for size in self.batch_sizes(batch_size)]
+        return [
+            device.slowed(time.at(share) / time.step_time)
+            for device, time, share in zip(devices, self.step_times, shares, strict=True)
+        ]
 
     @property
     def most_on_a_host(self) -> int:
@@ -79,8 +98,6 @@ def model(description: Description, folder: Path, only_first: bool = False) -> C
     Raises:
         DescriptionError: a value that the simulation needs is missing, or a trace cannot be read.
     """
-    if description.batch_by_speed:
-        raise DescriptionError("batch_by_speed: in a simulation all devices have batches of one size; leave it out")
     described = description.workers[:1] if only_first else description.workers
     workers = tuple(
         _worker(rank, worker, device_folder, folder)
@@ -105,7 +122,8 @@ def model(description: Description, folder: Path, only_first: bool = False) -> C
         state_server,
         links(description),
         description.simulate.evaluation_time,
-        per_host=description.per_host,
+        per_host=bool(description.per_host),
+        step_times=described_times(described) if description.batch_by_speed and not only_first else (),
         memory_bandwidth=description.simulate.memory_bandwidth,
     )
 
@@ -120,6 +138,7 @@ def relevant_parts(description: Description, folder: Path) -> tuple[Any, ...]:
         models.state_server,
         description.simulate,
         models.host_groups(),
+        models.step_times,
         ways,
         description.train,
     )

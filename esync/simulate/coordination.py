@@ -9,8 +9,10 @@ from typing_extensions import override
 
 from .. import config
 from ..coordination import Coordination, ExchangeDecision, TierSettings
-from ..coordination.coordinator import Coordinator
+from ..coordination.coordinator import Coordinator, InvalidError
+from ..coordination.delayed import DelayedCoordination
 from ..coordination.straggler_policies import OnlinePolicy, OnlinePolicySettings, PolicyDirective
+from ..runtime.errors import ExpectedError
 from ..runtime.futures import Completed, Future, Handle
 from .engine import SimulationEngine
 from .network import Network
@@ -57,8 +59,11 @@ class StateServerJob:
         watching: OnlinePolicySettings | None,
         tiering: TierSettings | None = None,
     ) -> None:
-        """Begin a job."""
-        self._coordinator = Coordinator(num_workers, epsilon, slowest_iterations, tiering=tiering)
+        """Begin a job; ExpectedError if its settings do not fit."""
+        try:
+            self._coordinator = Coordinator(num_workers, epsilon, slowest_iterations, tiering=tiering)
+        except InvalidError as error:
+            raise ExpectedError(str(error)) from None
         self.watch = None if watching is None else OnlinePolicy(num_workers, watching)
 
     def decide(
@@ -170,16 +175,8 @@ class SimulatedCoordination(Coordination):
         aside: bool = False,
         exchange: float | None = None,
     ) -> None:
-        more: dict[str, Any] = {}
-        if rejoin:
-            more["rejoin"] = True
-        if members is not None:
-            more["members"] = members
-        if aside:
-            more["aside"] = True
-        if exchange is not None:
-            more["exchange"] = exchange
-        self._call(lambda now: self._server.coordinator.reset(self._rank, round, now, **more))
+        reset = self._server.coordinator.reset
+        self._call(lambda now: reset(self._rank, round, now, 0.0, rejoin, members, aside, exchange))
         self.round = round
 
     def report_steps(self, since: int, steps: int, seconds: float) -> Handle[PolicyDirective]:
@@ -213,10 +210,8 @@ class SimulatedCoordination(Coordination):
         return answer
 
 
-class DelayedCoordination(Coordination):
+class SimulatedDelayedCoordination(DelayedCoordination):
     """Queries of one worker, which does not wait for the answers.
-
-    A task replaces the thread of `coordination.delayed`.
 
     Args:
         client: makes the calls, one after the other.
@@ -225,61 +220,19 @@ class DelayedCoordination(Coordination):
     """
 
     def __init__(self, client: SimulatedCoordination, engine: SimulationEngine, name: str) -> None:
-        self.round = client.round
-        self.client = client
+        super().__init__(client)
         self._engine = engine
         self._calls: deque[tuple[Callable[[], Any], _Answer[Any]]] = deque()
         self._news = engine.event()
         self._closed = False
         self.task = engine.spawn(f"the questions of {name}", self._work)
 
-    @property
-    def round_trip(self) -> float:
-        """Seconds of the last query; see `Coordination`."""
-        return self.client.round_trip
-
-    def init(
-        self,
-        num_workers: int,
-        epsilon: float | None,
-        slowest_iterations: int = config.SLOWEST_ITERATIONS,
-        watching: OnlinePolicySettings | None = None,
-        tiering: TierSettings | None = None,
-    ) -> None:
-        """See `Coordination.init`; it waits for the answer, because other workers rely on it."""
-        self._start(lambda: self.client.init(num_workers, epsilon, slowest_iterations, watching, tiering)).wait()
-
-    def ask(self, iteration: int, capability: float) -> Handle[ExchangeDecision]:
-        """See `Coordination.ask`; the handle is done when the answer has arrived."""
-        round = self.round
-
-        def ask() -> ExchangeDecision:
-            self.client.round = round
-            return self.client.ask(iteration, capability).wait()
-
-        return self._start(ask)
-
-    def reset(
-        self,
-        round: int,
-        rejoin: bool = False,
-        members: Sequence[int] | None = None,
-        aside: bool = False,
-        exchange: float | None = None,
-    ) -> None:
-        """See `Coordination.reset`; it does not wait for the answer."""
-        self.round = round
-        self._start(lambda: self.client.reset(round, rejoin, members, aside, exchange))
-
-    def report_steps(self, since: int, steps: int, seconds: float) -> Handle[PolicyDirective]:
-        """See `Coordination.report_steps`; the handle is done when the answer has arrived."""
-        return self._start(lambda: self.client.report_steps(since, steps, seconds).wait())
-
     def close(self) -> None:
         """End the task."""
         self._closed = True
         self._wake()
 
+    @override
     def _start(self, call: Callable[[], T]) -> "_Answer[T]":
         self._engine.settle()
         answer: _Answer[T] = _Answer(self._engine)

@@ -10,7 +10,7 @@ import math
 import statistics
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from typing_extensions import override
@@ -75,6 +75,10 @@ class DeviceModel:
     def mean(self) -> float:
         """Mean seconds of an iteration at full speed and without pauses."""
         return sum(self.trace) / len(self.trace) if self.trace else self.step_time
+
+    def slowed(self, factor: float) -> "DeviceModel":
+        """Return the model of a device whose iterations take `factor` times as long."""
+        return replace(self, step_time=factor * self.step_time, trace=[factor * seconds for seconds in self.trace])
 
     def iteration_times(self, seed: Sequence[int]) -> Iterator[float]:
         """Yield the seconds of each iteration at full speed, forever."""
@@ -220,12 +224,12 @@ class Workload:
         self._steady = self._pace.steady and self._straggler is None
         self._constant = self._steady and not (model.jitter or model.trace)
 
-    def one(self, begun: float) -> float:
-        """Return the time at which the next iteration ends if it begins at the given time."""
+    def one(self, begun: float, factor: float = 1.0) -> float:
+        """Return the time at which the next iteration, with `factor` times its work, ends if it begins at `begun`."""
         if self._constant:
-            return begun + self._step
+            return begun + self._step * factor
         work, self._next = self._next, None
-        return self._ends(begun, next(self._times) if work is None else work)
+        return self._ends(begun, factor * (next(self._times) if work is None else work))
 
     def several(self, begun: float, most: float, until: float) -> tuple[Sequence[float], float]:
         """Return the seconds of up to `most` iterations that end before `until`, and when the last one ends."""
@@ -302,7 +306,7 @@ class SimulatedDevice(Device):
     def end_iteration(self) -> float:
         """Let the time of one iteration pass, and return its seconds."""
         begun, now = self._begun, self._engine.now
-        ended = self._workload.one(begun)
+        ended = self._workload.one(begun, self.time_factor)
         self._engine.pass_time(max(0.0, ended - now))
         self.iterations += 1
         self.computing += ended - begun

@@ -18,11 +18,13 @@ from ..gluon.flat_arrays import FlatArrays
 from ..gluon.randomness import reseed
 from ..models.networks import build, input_size
 from ..runtime.errors import ExpectedError
+from ..runtime.evaluation_result import EvaluationResult
 from ..runtime.files import atomic_path, through_memory
 from ..runtime.mxnet_import import mx
 from ..runtime.phase_timer import PhaseTimer
 from ..training.accuracy import AccuracyEvaluator
 from ..training.loop import DealtData, Iteration
+from ..training.unrecognized_classes import UnrecognizedClasses
 from ..training.worker_setup import make_trainer
 from .world import SimulatedWorld
 
@@ -70,7 +72,9 @@ class GradientNumerics:
         images, labels = self.dataset.train_images, self.dataset.train_labels
 
         def batches(indices: np.ndarray) -> Batches:
-            return Batches(images, labels, indices, options.batch_size, (options.seed, rank))
+            return Batches(
+                images, labels, indices, lambda: trainer.batch_size(options.batch_size), (options.seed, rank)
+            )
 
         loss = mx.gluon.loss.SoftmaxCrossEntropyLoss()
         size = input_size(options.network)
@@ -78,8 +82,12 @@ class GradientNumerics:
         iteration = Iteration(net, loss, batches(self._dealt.shares[rank]), size, self._context, seed)
         return trainer, TimedGradients(iteration, self, DealtData(self._dealt, options.seed, False, batches))
 
-    def accuracy(self, weights: Any, statistics: Any, every_sample: bool = False) -> float:
-        """Return the accuracy of these values on all test images (`every_sample`), or on --test-images of them."""
+    def unrecognized_classes(self) -> UnrecognizedClasses:
+        """Return the callback that warns of classes that are never recognized."""
+        return UnrecognizedClasses(self.dataset.labels, self.dataset.train_labels, self._dealt.shares)
+
+    def evaluate(self, weights: Any, statistics: Any, every_sample: bool = False) -> EvaluationResult:
+        """Evaluate these values on all test images (`every_sample`), or on --test-images of them."""
         begun = time.perf_counter()
         if self._evaluated is None:
             net = self._evaluated = self._build()
@@ -101,9 +109,9 @@ class GradientNumerics:
             target.open()
             target.write(0, values_of(source))
             target.close()
-        share = self._evaluate(every_sample)
+        result = self._evaluate(every_sample)
         self.seconds["evaluation"] += time.perf_counter() - begun
-        return share
+        return result
 
     def _build(self) -> Any:
         options = self._options

@@ -2,8 +2,8 @@
 
 import functools
 import time
-from collections.abc import Callable, Mapping
-from contextlib import closing, suppress
+from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,9 @@ from ..arguments import expand_paths
 from ..data import REGISTRY, Dataset, load
 from ..exchange import STATISTICS, WEIGHTS
 from ..launch import flags
-from ..launch.batch_shares import partition_of
+from ..launch.batch_shares import check_batch_by_speed, partition_of
 from ..launch.description import Description, DescriptionError, read
-from ..launch.host_groups import check_per_host
+from ..launch.host_groups import check_per_host, exchanges_per_host
 from ..launch.simulation_schema import SimulationSection
 from ..launch.user_program import UserProgram, up_to_the_program
 from ..models.names import is_network
@@ -23,10 +23,8 @@ from ..runtime import tensorboard
 from ..runtime.errors import ExpectedError
 from ..training.run_folder import mode_folder
 from . import view
-from .cluster import ClusterModel, model
+from .cluster import model
 from .result import result
-from .roundwise.exchange import OverlappingRoundsError
-from .roundwise.simulation import RoundwiseSimulation, covers
 from .simulation import Numerics, Simulation, TimingNumerics
 from .timing import SIZES
 
@@ -117,6 +115,8 @@ def run(job: SimulationJob) -> FinishedSimulation:
                     raise flags.FlagError(f"{flags.flag(name)}: with --numerics none nothing is evaluated")
                 settings.pop(name, None)
         options = flags.understood(settings)
+        if not description.program:
+            flags.check_workers(options, len(description.workers))
     except flags.FlagError as error:
         refused = flags.refusal(error, job.typed)
         named = "" if isinstance(refused, flags.TypedFlagError) else f"{job.file}: "
@@ -141,7 +141,7 @@ def run(job: SimulationJob) -> FinishedSimulation:
     ends.append(getattr(options, "train_steps", None))
     if not any(ends):
         raise DescriptionError(f"{job.file}: train: nothing ends this run; give --rounds, --epochs or --max-time")
-    if description.per_host:
+    if per_host := exchanges_per_host(description, options):
         try:
             check_per_host(options)
         except DescriptionError as error:
@@ -149,7 +149,10 @@ def run(job: SimulationJob) -> FinishedSimulation:
     try:
         if description.state_server is not None:  # launch passes its address to the workers
             options.state_server_ip = description.state_server.host
+        description = description.model_copy(update={"per_host": per_host})
         cluster = model(description, job.file.parent, only_first=options.algorithm.sends == "nothing")
+        if cluster.step_times:
+            check_batch_by_speed(options)
         options.partition = partition_of(options.partition, description.workers[: len(cluster.workers)])
     except DescriptionError as error:
         raise DescriptionError(f"{job.file}: {error}") from None
@@ -170,7 +173,8 @@ def run(job: SimulationJob) -> FinishedSimulation:
     screen = view.choose(f"{options.network}, {options.mode}", job.quiet or options.quiet)
     ready = time.perf_counter()
     with closing(screen):
-        simulation = _simulate(cluster, options, numerics, folder, screen.watch, job.leases)
+        simulation = Simulation(cluster, options, numerics, folder, screen.watch, job.leases)
+        simulation.run()
     if job.final_model is not None:
         numerics.write_model(job.final_model)  # type: ignore[attr-defined]
     finished = time.perf_counter()
@@ -185,32 +189,13 @@ def run(job: SimulationJob) -> FinishedSimulation:
     return FinishedSimulation(result(simulation, job.file.name), real, folder)
 
 
-def _simulate(
-    cluster: ClusterModel,
-    options: Any,
-    numerics: Numerics,
-    folder: Path | None,
-    watch: Callable[[view.ObservedSimulation, Any], None],
-    leases: bool,
-) -> Simulation | RoundwiseSimulation:
-    """Simulate round by round if possible and no rounds are logged, otherwise event by event."""
-    if isinstance(numerics, TimingNumerics) and folder is None and covers(cluster, options):
-        with suppress(OverlappingRoundsError):
-            roundwise = RoundwiseSimulation(cluster, options, numerics, watch, leases)
-            roundwise.run()
-            return roundwise
-    simulation = Simulation(cluster, options, numerics, folder, watch, leases)
-    simulation.run()
-    return simulation
-
-
 def _train(description: Description, typed: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the worker's flags of the description, including the batch size of a program."""
     if not description.program:
         return description.train
     for name in ("network", "dataset", "epochs"):
         if name in typed:
-            raise flags.FlagError(f"{flags.flag(name)}: {up_to_the_program(name)}")
+            raise flags.FlagError(f"{flags.flag(name)}: {up_to_the_program(name, typed[name])}")
     return {**description.train, "batch_size": description.simulate.batch_size or config.BATCH_SIZE}
 
 

@@ -1,10 +1,10 @@
 """Metrics of a running simulation: each worker's rounds, waits and traffic, and accuracies."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .world import WorkerModel
+from .world import SimulatedWorld, WorkerModel
 
 
 @dataclass
@@ -21,8 +21,9 @@ class WorkerMetrics:
         waits: total time of its waits for the others' commits.
         longest_wait: the longest of these waits.
         transfers: total time of its exchanges without these waits.
-        worlds: a world for the first worker in the slot and each replacement (`SimulatedWorld`, or
-            `WorkerTotals` of `roundwise`), with device, connections and queries.
+        settings: those that the state server has chosen, as in run.json (`chosen_settings`).
+        worlds: a world for the first worker in the slot and each replacement, with device, connections
+            and queries.
     """
 
     worker: WorkerModel
@@ -34,7 +35,8 @@ class WorkerMetrics:
     waits: float = 0.0
     longest_wait: float = 0.0
     transfers: float = 0.0
-    worlds: list[Any] = field(default_factory=list)
+    settings: Sequence[Mapping[str, Any]] = ()
+    worlds: list[SimulatedWorld] = field(default_factory=list)
 
     def read_delta(self) -> tuple[int, int]:
         """Return the bytes sent and received since the last call, including by earlier workers of the slot.
@@ -75,6 +77,8 @@ class SimulationMetrics:
             sums.longest_wait = max(sums.longest_wait, result.wait)
             sums.transfers += result.transfer
         if self._keeper is not None:
+            if self._keeper.evaluates:
+                trainer.replica.add_to_average()
             self._keeper.done(trainer)
         else:
             trainer.world.recorder.take()

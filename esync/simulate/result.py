@@ -7,18 +7,19 @@ from esync.reports import metrics
 from .. import config
 from ..runtime.user_functions import short_name
 from .metrics import WorkerMetrics
-from .roundwise.simulation import RoundwiseSimulation
 from .simulation import Simulation
 
 
-def result(simulation: Simulation | RoundwiseSimulation, description: str) -> dict[str, Any]:
+def result(simulation: Simulation, description: str) -> dict[str, Any]:
     """Return the result; times in seconds, and speeds per second, of virtual time."""
     options, workers = simulation.options, simulation.workers
     began = min(sums.began for sums in workers)
     elapsed = max(sums.ended for sums in workers) - began
     samples = simulation.samples
-    step_times = [sums.worker.device.mean for sums in workers]
-    limit = metrics.speed_limit([options.batch_size] * len(workers), step_times)
+    sizes = simulation.cluster.batch_sizes(options.batch_size)
+    step_times = [device.mean for device in simulation.cluster.divided_devices(options.batch_size)]
+    speeds = [size / seconds for size, seconds in zip(sizes, step_times, strict=True)]
+    limit = sum(speeds)
     throughput = metrics.rate(samples, elapsed)
     times = [accuracy.time for accuracy in simulation.accuracies]
     accuracies = [accuracy.accuracy for accuracy in simulation.accuracies]
@@ -30,6 +31,7 @@ def result(simulation: Simulation | RoundwiseSimulation, description: str) -> di
         "numerics": "real" if simulation.numerics.evaluates else "none",
         "workers": len(workers),
         **({"per_host": True} if simulation.cluster.host_groups() else {}),
+        **({"batch_by_speed": True} if simulation.cluster.step_times else {}),
         "rounds": simulation.rounds,
         "batch_size": options.batch_size,
         "samples": samples,
@@ -37,9 +39,11 @@ def result(simulation: Simulation | RoundwiseSimulation, description: str) -> di
         "throughput": throughput,
         "limit": limit,
         "efficiency": metrics.efficiency(throughput, limit),
-        "speedup_limit": metrics.speedup_limit([options.batch_size / seconds for seconds in step_times]),
+        "speedup_limit": metrics.speedup_limit(speeds),
         **_share(simulation),
+        **({"chosen_settings": list(workers[0].settings)} if workers[0].settings else {}),
         "final_accuracy": accuracies[-1] if accuracies else None,
+        "final_parts": dict(simulation.accuracies[-1].parts) if accuracies else {},
         "time_to": {
             f"{target:g}": metrics.time_to_target(times, accuracies, target)
             for target in sorted({*config.SIMULATE_TIMES_TO, options.target_accuracy or config.TARGET_ACCURACY})
@@ -51,22 +55,22 @@ def result(simulation: Simulation | RoundwiseSimulation, description: str) -> di
         "servers": [server.host for server in simulation.cluster.servers],
         "server_seconds": simulation.server_seconds,
         "traffic": _traffic(simulation),
-        "devices": [_device(sums) for sums in workers],
+        "devices": [_device(*figures) for figures in zip(workers, sizes, step_times, strict=True)],
     }
 
 
-def _share(simulation: Simulation | RoundwiseSimulation) -> dict[str, Any]:
+def _share(simulation: Simulation) -> dict[str, Any]:
     """Return the share of the samples that was used synchronously.
 
     Empty for runs that do not switch between synchronous and asynchronous training.
     """
-    if not simulation.options.algorithm.switches_synchrony or not isinstance(simulation, Simulation):
+    if not simulation.options.algorithm.switches_synchrony:
         return {}
     samples = simulation.samples
     return {"bsp_share_done": simulation.samples_together / samples if samples else None}
 
 
-def _traffic(simulation: Simulation | RoundwiseSimulation) -> dict[str, dict[str, int]]:
+def _traffic(simulation: Simulation) -> dict[str, dict[str, int]]:
     """Return the bytes that every host has sent and received."""
     sent, received = dict(simulation.network.sent), dict(simulation.network.received)
     server = simulation.cluster.state_server.host
@@ -82,14 +86,15 @@ def _traffic(simulation: Simulation | RoundwiseSimulation) -> dict[str, dict[str
     }
 
 
-def _device(sums: WorkerMetrics) -> dict[str, Any]:
+def _device(sums: WorkerMetrics, batch_size: int, step_time: float) -> dict[str, Any]:
     sent, received = (sum(world.traffic[way] for world in sums.worlds) for way in (0, 1))
     computing = sum(world.simulated.computing for world in sums.worlds)
     return {
         "rank": sums.worker.rank,
         "host": sums.worker.host,
         "device": sums.worker.folder,
-        "step_time": sums.worker.device.mean,
+        "step_time": step_time,
+        "batch_size": batch_size,
         "rounds": sums.rounds,
         "iterations": sums.iterations,
         "computing": computing,

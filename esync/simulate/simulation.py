@@ -9,11 +9,12 @@ from typing import Any, Protocol
 from ..arguments import choose_algorithm
 from ..exchange.protocol.round_state import RoundState
 from ..runtime.errors import ExpectedError
+from ..runtime.evaluation_result import EvaluationResult
 from ..runtime.progress import ProgressReporter
 from ..runtime.tensorboard import EventFile
 from ..training.callbacks import make_callbacks
 from ..training.loop import DivergedError, train
-from ..training.round_callbacks import LogClock, PeriodicEvaluation, RoundCallbacks
+from ..training.round_callbacks import LogClock, PeriodicEvaluation, RoundCallbacks, average_of
 from ..training.round_log import RoundLog
 from ..training.run_facts import facts_after_start
 from ..training.run_folder import same_below
@@ -42,22 +43,24 @@ class SimulatedEvaluator:
     Args:
         engine: the simulation's engine.
         lasting: seconds of virtual time that an evaluation takes.
-        accuracy: returns the accuracy of weights and statistics, which the caller has opened, on all
-            images (True) or on some.
+        evaluate: evaluates weights and statistics, which the caller has opened, on all images (True)
+            or on some.
     """
 
     def __init__(
-        self, engine: SimulationEngine, lasting: float, accuracy: Callable[[Values, Values, bool], float]
+        self, engine: SimulationEngine, lasting: float, evaluate: Callable[[Values, Values, bool], EvaluationResult]
     ) -> None:
-        self._engine, self._lasting, self._accuracy = engine, lasting, accuracy
-        self._current: TimedFuture[float] | None = None
+        self._engine, self._lasting, self._evaluate = engine, lasting, evaluate
+        self._current: TimedFuture[EvaluationResult] | None = None
 
-    def start(self, weights: Values, statistics: Values, every_sample: bool = False) -> TimedFuture[float] | None:
+    def start(
+        self, weights: Values, statistics: Values, every_sample: bool = False
+    ) -> TimedFuture[EvaluationResult] | None:
         """Start to evaluate the current values; return None during an evaluation."""
         if self._current is not None and not self._current.done():
             return None
-        accuracy = self._accuracy(weights, statistics, every_sample)
-        self._current = TimedFuture(self._engine, self._engine.now + self._lasting, accuracy)
+        result = self._evaluate(weights, statistics, every_sample)
+        self._current = TimedFuture(self._engine, self._engine.now + self._lasting, result)
         return self._current
 
     def close(self) -> None:
@@ -70,7 +73,8 @@ class Numerics(Protocol):
     Attributes:
         samples: size of the training set.
         data_digest: digest of a user's data set; "" for another one.
-        evaluates: whether it has a method `accuracy`; see `SimulatedEvaluator`.
+        evaluates: whether it has the methods `evaluate` and `unrecognized_classes` of
+            `gradients.GradientNumerics`.
         wire: sizes of the modelled vectors if the exchanged model represents a larger one; None
             otherwise.
     """
@@ -111,16 +115,17 @@ class TimingNumerics:
         """See `Numerics.start`."""
         limits = make_limits(self._options, self.samples)
         trainer = TimedTrainer(choose_algorithm(self._options), world, limits, world.simulated.step_time)
-        return trainer, TimedIteration(self._options.batch_size)
+        return trainer, TimedIteration(lambda: trainer.batch_size(self._options.batch_size))
 
 
 @dataclass(frozen=True)
 class EvaluationRecord:
-    """One evaluation: the round of the evaluated weights, their time in seconds, and the accuracy."""
+    """One evaluation: the round of the evaluated weights, their time in seconds, the accuracy, and its parts."""
 
     round: int
     time: float
     accuracy: float
+    parts: Mapping[str, float]
 
 
 @dataclass
@@ -229,7 +234,7 @@ class Simulation:
         world = SimulatedWorld(
             self.engine, self.side, self.state_server, worker, self.options.seed, life, self.leases, recorded
         )
-        world.collective = self.collective
+        world.collective, world.step_times = self.collective, self.cluster.step_times
         sums.worlds.append(world)
         task = self.engine.spawn(f"worker {worker.rank} ({worker.name})", lambda: self._live(sums, world), delay)
         begins = self.engine.now + delay
@@ -262,6 +267,7 @@ class Simulation:
                     keeper.diverged()
                 raise
             trainer.close()
+            sums.settings = trainer.algorithm.facts.get("chosen_settings", ())
         finally:
             sums.left = self.engine.now
 
@@ -280,6 +286,8 @@ class Simulation:
         if worker.rank == 0 and self.numerics.evaluates and not options.no_evaluation:
             evaluator = SimulatedEvaluator(self.engine, self.cluster.evaluation_time, self._evaluate)
             evaluations = PeriodicEvaluation(evaluator, options.eval_duration, options.target_accuracy)
+            if options.weight_average != "none":
+                trainer.replica.average = average_of(trainer.algorithm)
         if self.log_dir is None and evaluations is None:
             return None
         logs = events = None
@@ -288,8 +296,11 @@ class Simulation:
             if options.tensorboard is not None:
                 events = EventFile(same_below(options.tensorboard, logs.folder, options.log_dir))
         reporter = ProgressReporter(quiet=True, machine=False)
+        callbacks = make_callbacks(trainer.algorithm, worker.rank, reporter, logs, events=events)
+        if evaluations is not None:
+            callbacks.append(self.numerics.unrecognized_classes())  # type: ignore[attr-defined]
         keeper = RoundCallbacks(
-            make_callbacks(trainer.algorithm, worker.rank, reporter, logs, events=events),
+            callbacks,
             self._facts(worker, trainer),
             LogClock(lambda: self.now),
             evaluations,
@@ -298,11 +309,11 @@ class Simulation:
         self._keepers[worker.rank] = keeper
         return keeper
 
-    def _evaluate(self, weights: Any, statistics: Any, every_sample: bool) -> float:
-        accuracy = self.numerics.accuracy(weights, statistics, every_sample)  # type: ignore[attr-defined]
+    def _evaluate(self, weights: Any, statistics: Any, every_sample: bool) -> EvaluationResult:
+        result: EvaluationResult = self.numerics.evaluate(weights, statistics, every_sample)  # type: ignore[attr-defined]
         sums = self.workers[0]
-        self.accuracies.append(EvaluationRecord(self.rounds, sums.ended - sums.began, accuracy))
-        return float(accuracy)
+        self.accuracies.append(EvaluationRecord(self.rounds, sums.ended - sums.began, result.value, result.parts))
+        return result
 
     def _facts(self, worker: WorkerModel, trainer: Any) -> dict[str, Any]:
         """Return the content of run.json as in the worker program, without the machine and the time."""

@@ -5,7 +5,7 @@ model, with messages as large as those of the network that it represents. The al
 (`Algorithm.before_local_step`, `after_exchange`) are not called, and their costs are not modelled.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import numpy as np
@@ -169,7 +169,7 @@ class TimedTrainer(TrainerStatus):
         self.algorithm, self.world = algorithm, world
         self.replica = replica or TimedReplica()
         self._limits, self._capability = limits, capability
-        self._fast_forward = fast_forward_of(algorithm)
+        self._fast_forward = None if world.step_times else fast_forward_of(algorithm)
 
     def start(self) -> None:
         """Find the other workers."""
@@ -189,6 +189,7 @@ class TimedTrainer(TrainerStatus):
         """Count one iteration, after fast-forwarding as many as possible."""
         if self._fast_forward is not None:
             self._skip_ahead(self._fast_forward, batch_size)
+        self.algorithm.begin_step(batch_size)
         self.algorithm.step(batch_size)
         if not self.abandoned:
             self.world.recorder.samples += batch_size
@@ -229,12 +230,12 @@ class TimedIteration:
 
     data = None  # there is no data to divide
 
-    def __init__(self, batch_size: int) -> None:
+    def __init__(self, batch_size: Callable[[], int]) -> None:
         self._batch_size = batch_size
 
     def run(self, recorder: PhaseTimer) -> int:
         """Return the number of samples."""
-        return self._batch_size
+        return self._batch_size()
 
     def put_back_batch(self) -> None:
         """Do nothing: there is no batch to put back."""

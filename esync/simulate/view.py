@@ -1,9 +1,7 @@
 """Views of a running simulation: its progress and its virtual time."""
 
-import argparse
 import sys
 import time
-from collections.abc import Sequence
 from typing import Any, Protocol
 
 from rich.console import Console
@@ -11,37 +9,16 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from .. import config
 from ..runtime.terminal import clock
-from .metrics import WorkerMetrics
-from .simulation import EvaluationRecord, Numerics
+from .simulation import Simulation
 
 #: Seconds of real time between two updates of the progress bar on a terminal.
 _EVERY = 0.2
 
 
-class ObservedSimulation(Protocol):
-    """The part of `simulation.Simulation` that a view uses."""
-
-    options: argparse.Namespace
-    numerics: Numerics
-    workers: list[WorkerMetrics]
-
-    @property
-    def accuracies(self) -> Sequence[EvaluationRecord]: ...  # noqa: D102 - see the class
-
-    @property
-    def now(self) -> float: ...  # noqa: D102
-
-    @property
-    def rounds(self) -> int: ...  # noqa: D102
-
-    @property
-    def samples(self) -> int: ...  # noqa: D102
-
-
 class SimulationView(Protocol):
     """Shows the progress of one simulation."""
 
-    def watch(self, simulation: ObservedSimulation, trainer: Any) -> None:
+    def watch(self, simulation: Simulation, trainer: Any) -> None:
         """Update the progress; called after each worker's round."""
 
     def close(self) -> None:
@@ -51,7 +28,7 @@ class SimulationView(Protocol):
 class SilentView:
     """Shows nothing."""
 
-    def watch(self, simulation: ObservedSimulation, trainer: Any) -> None:
+    def watch(self, simulation: Simulation, trainer: Any) -> None:
         """Show nothing."""
 
     def close(self) -> None:
@@ -70,7 +47,7 @@ class _Paced:
         self._title, self._every = title, every
         self._shown = time.monotonic()
 
-    def watch(self, simulation: ObservedSimulation, trainer: Any) -> None:
+    def watch(self, simulation: Simulation, trainer: Any) -> None:
         """Show the progress at most once per interval."""
         now = time.monotonic()
         if now - self._shown >= self._every:
@@ -131,7 +108,7 @@ def choose(title: str, quiet: bool) -> SimulationView:
     return ProgressBarView(title) if sys.stderr.isatty() else PrintedView(title)
 
 
-def share(simulation: ObservedSimulation) -> float | None:
+def share(simulation: Simulation) -> float | None:
     """Return the share of the run that is done, from 0 to 1, by the nearest limit.
 
     Returns None if only an accuracy ends the run.

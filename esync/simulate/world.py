@@ -1,5 +1,6 @@
 """Simulated interfaces of one worker; see `algorithms.context.World`."""
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -8,11 +9,12 @@ from .. import config
 from ..coordination import Coordination
 from ..exchange import Exchange, Specification
 from ..exchange.protocol.client import ParameterServerExchange
+from ..runtime.batch_sizes import StepTime
 from ..runtime.device import Device
 from ..runtime.phase_timer import PhaseTimer
 from .cluster_state import ClusterState
 from .collective import SharedCollectiveState, SimulatedCollective
-from .coordination import DelayedCoordination, SimulatedCoordination, SimulatedStateServer
+from .coordination import SimulatedCoordination, SimulatedDelayedCoordination, SimulatedStateServer
 from .devices import DeviceModel, SimulatedDevice
 from .engine import GreenletTask, SimulationEngine
 from .store import VirtualStore
@@ -89,9 +91,11 @@ class SimulatedWorld:
         questions: its connections to the state server.
         helpers: further tasks of this worker.
         collective: state that all workers share in a collective; None with servers.
+        step_times: see `algorithms.context.World`.
     """
 
     collective: SharedCollectiveState | None = None
+    step_times: Sequence[StepTime] = ()
 
     def __init__(
         self,
@@ -147,7 +151,7 @@ class SimulatedWorld:
         self.questions.append(client)
         if not delayed:
             return client
-        background = DelayedCoordination(client, self._engine, f"worker {rank} ({self._worker.name})")
+        background = SimulatedDelayedCoordination(client, self._engine, f"worker {rank} ({self._worker.name})")
         self.helpers.append(background.task)
         return background
 

@@ -244,6 +244,8 @@ def _decide(name: str, message: schema.Query, arrived: float) -> HttpResponse:
     answer: dict[str, Any] = {"ready": decision.ready, "lease": decision.lease}
     if divided:
         answer |= {"tier": decision.tier, "left_out": decision.left_out, "share": decision.share}
+    if decision.iterations:
+        answer |= {"iterations": decision.iterations, "compression": decision.compression}
     return responses.data(answer)
 
 

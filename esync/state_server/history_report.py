@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import config
-from ..algorithms.base import spare_style
+from ..algorithms.styles import spare_style
 from ..coordination.coordinator import InvalidError
 from ..reports.comparison import compare_runs
 from ..reports.modes import Mode
@@ -83,7 +83,11 @@ def _logged(row: Any, label: str) -> LoggedRun:
         workers.setdefault(values["rank"], []).append(values)
     if not workers:
         raise NotFoundError(f"nothing has been reported in the run {row.key!r} yet")
-    evaluations = curves.curves(row.pk, config.HISTORY_PAGE)["accuracy"]
+    parts = {entry["accuracy_round"]: entry["parts"] for rounds in workers.values() for entry in rounds}
+    evaluations = [
+        {**evaluation, "parts": parts.get(evaluation["round"], {})}
+        for evaluation in curves.curves(row.pk, config.HISTORY_PAGE)["accuracy"]
+    ]
     summary: Summary = {}
     for rank, rounds in workers.items():
         last = rounds[-1]
@@ -104,6 +108,10 @@ def _device(
         metric=metric,
         accuracy_list=values,
         accuracy_exact_list=values,
+        parts={
+            name: [evaluation["parts"].get(name) for evaluation in evaluations]
+            for name in dict.fromkeys(name for evaluation in evaluations for name in evaluation["parts"])
+        },
         accuracy_rounds=[evaluation["round"] for evaluation in evaluations],
         accuracy_time_list=[max(0.0, evaluation["at"]) for evaluation in evaluations],
         num_samples_list=[entry["samples"] for entry in rounds],

@@ -70,7 +70,7 @@ def _write(items: Sequence[HistoryEntry]) -> None:
         rounds.values(),
         update_conflicts=True,  # a repeated report may contain the accuracy, which takes longer
         unique_fields=["run", "rank", "round"],
-        update_fields=["accuracy", "accuracy_round"],
+        update_fields=["accuracy", "accuracy_round", "parts"],
     )
     Event.objects.bulk_create(events)
     for run, metric in metrics.items():

@@ -66,6 +66,7 @@ def totals(paces: Mapping[int, WorkerSpeed], reports: Iterable[Report]) -> Total
         lost_exchanging=sum(_per(paces[report.rank].speed * report.exchange, report.seconds) for report in shown),
         accuracy=newest.accuracy if newest else None,
         accuracy_round=newest.accuracy_round if newest else None,
+        parts=newest.parts if newest else {},
         metric=of_metric.metric,
         goal=of_metric.goal,
     )

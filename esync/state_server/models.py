@@ -47,6 +47,7 @@ class Round(models.Model):
     accuracy_round = models.IntegerField(null=True)
     run_round = models.IntegerField(null=True)
     logged = models.JSONField(default=dict)  # name → mean in the round
+    parts = models.JSONField(default=dict)  # name → further result of the evaluation
 
     class Meta:
         """One row per worker and round, even if a report comes twice."""

@@ -78,6 +78,9 @@ class JobCollector(Collector):
         evaluation = GaugeMetricFamily(
             "esync_evaluation", "Newest value of the metric; accuracy is 0 to 1.", labels=(*_WORKER, "metric")
         )
+        part = GaugeMetricFamily(
+            "esync_evaluation_part", "Further results of the newest evaluation.", labels=(*_WORKER, "part")
+        )
         for job, counters in self._jobs:
             job_info.add_metric((job.job,), {"id": job.key, "run": job.run})
             workers.add_metric((job.job,), len(counters.workers))
@@ -92,4 +95,6 @@ class JobCollector(Collector):
                 worker_info.add_metric(worker, {"device": report.device, "host": report.host})
                 if report.accuracy is not None:
                     evaluation.add_metric((*worker, report.metric), report.accuracy)
-        yield from (job_info, workers, events, worker_info, seconds, *sums.values(), evaluation)
+                for name, value in report.parts.items():
+                    part.add_metric((*worker, name), value)
+        yield from (job_info, workers, events, worker_info, seconds, *sums.values(), evaluation, part)

@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter,
 
 from .. import config
 from ..coordination.client import from_text
+from ..runtime.evaluation_result import MOST_PARTS
 from ..runtime.logged_values import MOST_NAMES
 from ..runtime.metric import ACCURACY, LARGEST, Goal, Metric
 from ..runtime.output import LABEL_LENGTH
@@ -69,7 +70,11 @@ class Tiering(Body):
         [], description="ranks that are left out; null: by share of the speed"
     )
     exchange_share: Annotated[float, Field(gt=0, lt=1)] | None = Field(
-        None, description="largest share of a round for an exchange, to choose `slowest_iterations`"
+        None, description="largest share of a round for an exchange, where settings are chosen"
+    )
+    chooses_iterations: bool = Field(True, description="whether to choose `slowest_iterations`")
+    compressions: Annotated[dict[Name, Annotated[float, Field(gt=0)]], Field(max_length=8)] = Field(
+        {}, description="compressions to choose from, the finest one first, and the bits of a value"
     )
 
 
@@ -120,6 +125,8 @@ class Decision(BaseModel):
     tier: int = Field(0, description="tier of the caller: rounds wait for those of tier 0 only")
     left_out: bool = Field(False, description="whether the caller is to send no updates for now")
     share: float = Field(0.0, description="share of the total speed, of a caller that is left out")
+    iterations: int = Field(0, description="of the slowest worker in this round, where settings are chosen; else 0")
+    compression: str = Field("", description="of this round's exchange, where it is chosen; else empty")
 
 
 class Reset(Body):
@@ -133,7 +140,7 @@ class Reset(Body):
     )
     present: Annotated[str, Field(pattern=r"^[0-9a-f]+$", max_length=config.MAX_WORKERS // 4)] | None = Field(
         None,
-        description="instead of `members`, in large jobs: a hexadecimal number whose bit r is set if rank r takes part",
+        description="instead of `members`: a hexadecimal number whose bit r is set if rank r takes part",
     )
 
     aside: bool = Field(False, description="rounds do not wait for this worker")
@@ -175,6 +182,11 @@ class Report(Body):
     logged: Annotated[dict[Name, Value], Field(max_length=MOST_NAMES)] = Field(
         {},
         description="means of what the program has logged in the round, by name",
+        json_schema_extra={"propertyNames": TypeAdapter(Name).json_schema()},
+    )
+    parts: Annotated[dict[Name, Value], Field(max_length=MOST_PARTS)] = Field(
+        {},
+        description="further results of the evaluation, by name, such as recall/3",
         json_schema_extra={"propertyNames": TypeAdapter(Name).json_schema()},
     )
 
@@ -269,6 +281,7 @@ class Totals(BaseModel):
     lost_exchanging: float
     accuracy: float | None = Field(description="the newest accuracy, or value of the metric")
     accuracy_round: int | None
+    parts: dict[str, float] = Field(description="further results of that evaluation, by name")
     metric: str
     goal: Goal
 

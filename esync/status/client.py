@@ -1,12 +1,12 @@
 """Query the JSON API of a state server for a user, without repeating failed queries."""
 
 import contextlib
-from types import TracebackType
 from typing import Any
 from urllib.parse import quote
 
 from .. import config
 from ..coordination.http_client import TOKEN_VARIABLE, HTTPClient, NoAnswerError
+from ..runtime.closing import Closing
 from ..runtime.environment import parse_state_server_address
 from ..runtime.errors import ExpectedError
 
@@ -15,7 +15,7 @@ class UnreachableError(ExpectedError):
     """Raised when no state server answers at that address."""
 
 
-class Client:
+class Client(Closing):
     """A connection to a state server.
 
     Args:
@@ -76,11 +76,3 @@ class Client:
     def close(self) -> None:
         """Close the connection."""
         self._http.close()
-
-    def __enter__(self) -> "Client":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -1,6 +1,7 @@
-"""Compute the test accuracy of a network."""
+"""Compute the test accuracy of a network, and the recall of each class."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import numpy as np
 from .. import config
 from ..data import Dataset, as_floats
 from ..models.networks import resize
+from ..runtime.evaluation_result import MOST_PARTS, RECALL, EvaluationResult, significant
 from ..runtime.mxnet_import import mx
 from .batch_norm import reestimate_statistics
 
@@ -22,24 +24,42 @@ def spread(values: np.ndarray, count: int | None) -> np.ndarray:
     return values[np.arange(count) * len(values) // count]
 
 
-def accuracy(net: object, images: np.ndarray, labels: np.ndarray, size: int | None, context: object) -> float:
-    """Return the share of images that `net` classifies correctly.
+def predictions(net: object, images: np.ndarray, size: int | None, context: object) -> np.ndarray:
+    """Return the class that `net` predicts for each image.
 
     Args:
         net: the network.
         images: images as in `data.Dataset`.
-        labels: labels of the images.
         size: height and width of the network's input; None stands for those of the images.
         context: the MXNet device.
     """
     batch = max(1, MAX_PIXELS // (size**2 if size is not None else math.prod(images.shape[1:][-2:])))
-    right = 0
+    predicted = []
     for start in range(0, len(images), batch):
         inputs = resize(mx.nd.array(as_floats(images[start : start + batch]), ctx=context), size)
         outputs = net(inputs)  # type: ignore[operator]
         scores = outputs[0] if isinstance(outputs, (list, tuple)) else outputs
-        right += int((scores.asnumpy().argmax(axis=1) == labels[start : start + batch]).sum())
-    return right / len(images)
+        predicted.append(scores.asnumpy().argmax(axis=1))
+    return np.concatenate(predicted)
+
+
+def recall_by_class(predicted: np.ndarray, labels: np.ndarray, names: Sequence[str]) -> dict[str, float]:
+    """Return the share of each class's images that are classified correctly, as `recall/NAME`.
+
+    Classes without images are left out.
+
+    Args:
+        predicted: predicted class of each image.
+        labels: label of each image.
+        names: names of the classes.
+    """
+    tested = np.bincount(labels, minlength=len(names))
+    right = np.bincount(labels[predicted == labels], minlength=len(names))
+    return {
+        f"{RECALL}{name}": significant(float(count / total))
+        for name, count, total in zip(names, right, tested, strict=True)
+        if total
+    }
 
 
 class AccuracyEvaluator:
@@ -65,16 +85,21 @@ class AccuracyEvaluator:
         estimated: int | None = None,
     ) -> None:
         self._net, self._size, self._context = net, size, context
+        self._names = dataset.labels
         self._all = dataset.test_images, dataset.test_labels
         self._some = spread(self._all[0], test_images), spread(self._all[1], test_images)
         self._estimated = None if estimated is None else spread(dataset.train_images, estimated)
 
-    def __call__(self, every_sample: bool = True) -> float:
-        """Return the current accuracy of the network.
+    def __call__(self, every_sample: bool = True) -> EvaluationResult:
+        """Return the current accuracy of the network, and the recall of up to MOST_PARTS classes.
 
         Args:
             every_sample: evaluate all test images, not only `test_images` of them.
         """
         if self._estimated is not None:
             reestimate_statistics(self._net, self._estimated, self._size, self._context)
-        return accuracy(self._net, *(self._all if every_sample else self._some), self._size, self._context)
+        images, labels = self._all if every_sample else self._some
+        predicted = predictions(self._net, images, self._size, self._context)
+        right = int((predicted == labels).sum())
+        recalls = recall_by_class(predicted, labels, self._names) if len(self._names) <= MOST_PARTS else {}
+        return EvaluationResult(right / len(labels), recalls)

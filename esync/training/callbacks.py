@@ -4,7 +4,8 @@
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .. import config
@@ -13,7 +14,7 @@ from ..runtime.logged_values import LOSS
 from ..runtime.metric import TEST_ACCURACY, Metric
 from ..runtime.phase_timer import LOGGED
 from ..runtime.progress import Progress, ProgressReporter
-from ..runtime.tensorboard import round_scalars
+from ..runtime.tensorboard import evaluation_scalars, round_scalars
 from .round_log import RoundLog
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Evaluated:
         step: changes of the common model by then.
         samples: samples that all workers had used by then.
         metric: what was evaluated.
+        parts: further results by name; see `EvaluationResult`.
     """
 
     round: int
@@ -51,6 +53,7 @@ class Evaluated:
     step: int
     samples: int
     metric: Metric = TEST_ACCURACY
+    parts: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -173,7 +176,7 @@ class LogFiles(Callback):
 
     def accuracy(self, evaluated: Evaluated) -> None:
         """Add the accuracy to the round's file."""
-        self._logs.accuracy(evaluated.exchanges, evaluated.accuracy, evaluated.metric.name)
+        self._logs.accuracy(evaluated.exchanges, evaluated.accuracy, evaluated.metric.name, evaluated.parts)
 
     def flush(self) -> None:
         """Wait until all files are written."""
@@ -196,7 +199,7 @@ class StateServerReports(Callback):
 
     def accuracy(self, evaluated: Evaluated) -> None:
         """Report the accuracy."""
-        self._reports.accuracy(evaluated.exchanges, evaluated.accuracy)
+        self._reports.accuracy(evaluated.exchanges, evaluated.accuracy, evaluated.parts)
 
 
 class TensorBoardScalars(Callback):
@@ -230,9 +233,11 @@ class TensorBoardScalars(Callback):
         self._events.write(ended.number, self._started + entry["total_time"], scalars)
 
     def accuracy(self, evaluated: Evaluated) -> None:
-        """Write the metric of a round's weights, with the time of that round."""
+        """Write the metric of a round's weights and its parts, with the time of that round."""
         at = self._started + evaluated.elapsed
-        self._events.write(evaluated.exchanges, at, {evaluated.metric.name: evaluated.accuracy})
+        self._events.write(
+            evaluated.exchanges, at, evaluation_scalars(evaluated.metric.name, evaluated.accuracy, evaluated.parts)
+        )
 
     def flush(self) -> None:
         """Have everything written so far."""

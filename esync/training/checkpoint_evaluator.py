@@ -96,7 +96,7 @@ class CheckpointEvaluator:
         self._of: tuple[str, str] | None = None
 
     def accuracy(self, part: Part) -> float:
-        """Return the test accuracy of a checkpoint's model.
+        """Return the test accuracy of a checkpoint's model, which is the average of the weights if it has one.
 
         Raises:
             EvaluatorError: this package does not have its network or data set, or its model does
@@ -120,7 +120,21 @@ class CheckpointEvaluator:
             raise EvaluatorError(f"{path} is not a model of {of[0]}")
         for (_, parameter), name in zip(sorted(self._parameters.items()), names, strict=True):
             parameter.set_data(like(saved[name], parameter.data()))
-        return self._evaluate()
+        self._take_average(part)
+        return self._evaluate().value
+
+    def _take_average(self, part: Part) -> None:
+        from ..checkpoints.contents import load_worker_arrays, tracked_states
+        from ..gluon.replica import Replica
+        from ..gluon.weight_average import AVERAGE
+
+        average = tracked_states(part, load_worker_arrays(part, 0)).get(AVERAGE)
+        if average:
+            replica = Replica([parameter for _, parameter in sorted(self._parameters.items())], float)
+            replica.open()
+            replica.weights.write(0, average["weights"])
+            replica.statistics.write(0, average["statistics"])
+            replica.close()
 
     def _prepare(self, network: str | None, dataset: str | None) -> None:
         if network is None or dataset is None:

@@ -1,7 +1,7 @@
 """The evaluating process's side of the protocol with the training process.
 
 The training process writes the weights to shared memory and sends a line, SOME_SAMPLES or EVERY_SAMPLE.
-The evaluating process answers with a line of JSON, {"value": …} or {"error": …}.
+The evaluating process answers with a line of JSON, {"value": …, "parts": {…}} or {"error": …}.
 """
 
 import contextlib
@@ -9,12 +9,14 @@ import json
 import mmap
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
 from typing import IO
 
 import numpy as np
 
 from ..gluon.replica import Replica
 from ..runtime.errors import EvaluationError, ExpectedError
+from ..runtime.evaluation_result import EvaluationResult
 from ..runtime.exit_hooks import failure
 
 #: Requests of the training process.
@@ -26,16 +28,16 @@ def answer_questions(
     answers: IO[str],
     memory: int,
     replica: Replica,
-    evaluate: Callable[[bool], float],
+    evaluate: Callable[[bool], EvaluationResult],
 ) -> None:
-    """Answer every request with the value of the metric for the weights in shared memory.
+    """Answer every request with the result for the weights in shared memory.
 
     Args:
         questions: lines with SOME_SAMPLES or EVERY_SAMPLE.
         answers: stream for a line of JSON per request.
         memory: file descriptor of the shared memory: weights, then statistics, in float32.
         replica: the network, with the same layout of vectors as the training process's.
-        evaluate: computes the metric, on every sample if its argument is true.
+        evaluate: evaluates the network, on every sample if its argument is true.
     """
     shared = np.frombuffer(mmap.mmap(memory, 4 * replica.size), np.float32)
     for line in questions:
@@ -43,7 +45,7 @@ def answer_questions(
         replica.weights.write(0, shared[: replica.weights.size])
         replica.statistics.write(0, shared[replica.weights.size :])
         replica.close()
-        print(json.dumps({"value": evaluate(line.strip() == EVERY_SAMPLE)}), file=answers, flush=True)
+        print(json.dumps(asdict(evaluate(line.strip() == EVERY_SAMPLE))), file=answers, flush=True)
 
 
 @contextlib.contextmanager

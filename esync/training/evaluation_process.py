@@ -25,6 +25,7 @@ import numpy as np
 from .. import config
 from ..gluon.flat_arrays import FlatArrays
 from ..runtime.errors import EvaluationError
+from ..runtime.evaluation_result import EvaluationResult
 from ..runtime.files import memory_descriptor
 from ..runtime.forked_process import ForkedProcess
 from ..runtime.futures import Future
@@ -56,8 +57,8 @@ class EvaluationProgram(Protocol):
         """
 
 
-class Evaluation(Future[float]):
-    """The handle of one evaluation, whose result is the value of the metric."""
+class Evaluation(Future[EvaluationResult]):
+    """The handle of one evaluation."""
 
     def __init__(self, process: "EvaluationProcess") -> None:
         super().__init__("the evaluation of the model")
@@ -77,12 +78,12 @@ class Evaluation(Future[float]):
     def _check(self, seconds: float) -> None:
         """Complete this handle if the answer arrives within `seconds`."""
         try:
-            value = self._process.answer(seconds)
+            result = self._process.answer(seconds)
         except EvaluationError as error:
             self.fail(error)
         else:
-            if value is not None:
-                self.complete(value)
+            if result is not None:
+                self.complete(result)
 
 
 class EvaluationProcess:
@@ -131,8 +132,8 @@ class EvaluationProcess:
         self.current = Evaluation(self)
         return self.current
 
-    def answer(self, seconds: float) -> float | None:
-        """Return the value if it arrives within `seconds`, otherwise None.
+    def answer(self, seconds: float) -> EvaluationResult | None:
+        """Return the result if it arrives within `seconds`, otherwise None.
 
         Raises:
             EvaluationError: the process has ended or hangs, and is not restarted.
@@ -143,7 +144,7 @@ class EvaluationProcess:
                 self._question, answer = "", json.loads(line)
                 if "error" in answer:
                     raise EvaluationError(f"{answer['error']}; correct that, or train {self._program.without}")
-                return float(answer["value"])
+                return EvaluationResult(float(answer["value"]), answer["parts"])
             self._begin_again()
             return None
         still = self._stall_detector.stalled_for(self._process.pid) > config.EVALUATION_STILL

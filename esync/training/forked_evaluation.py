@@ -9,18 +9,18 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import Popen
-from typing import IO
+from typing import IO, Any
 
 from ..exchange import values_of
 from ..gluon.replica import Replica
 from ..runtime.errors import EvaluationError, ExpectedError
+from ..runtime.evaluation_result import EvaluationResult, user_result
 from ..runtime.exit_hooks import failure
 from ..runtime.forked_process import ForkedProcess
 from ..runtime.metric import TEST_ACCURACY, Metric
 from ..runtime.mxnet_import import mx
 from ..runtime.processes import EVALUATING
 from ..runtime.user_code import place_of, users_frame
-from ..runtime.user_values import one_line, single_number
 from .evaluation_answers import answer_questions, failure_reported
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class ForkedEvaluation:
     in the fork itself, without workers.
 
     Args:
-        function: returns the value of the metric for the network's current weights.
+        function: returns the metric of the network's current weights; see `user_result`.
         replica: the network.
         metric: the metric that the function computes.
     """
@@ -51,7 +51,7 @@ class ForkedEvaluation:
         "let the worker itself evaluate, and wait for it, by esync.Run(…, background=False)"
     )
 
-    def __init__(self, function: Callable[[], float], replica: Replica, metric: Metric = TEST_ACCURACY) -> None:
+    def __init__(self, function: Callable[[], Any], replica: Replica, metric: Metric = TEST_ACCURACY) -> None:
         self._function, self._replica, self._metric = function, replica, metric
         self._newest, self._equal = (math.nan, 0), 1
 
@@ -61,20 +61,19 @@ class ForkedEvaluation:
         def serve(questions: IO[str], answers: IO[str]) -> None:
             _load_in_this_process()
             with failure_reported(answers):
-                answer_questions(questions, answers, memory, self._replica, lambda every_sample: self.watched_value())
+                answer_questions(questions, answers, memory, self._replica, lambda every_sample: self.watched_result())
 
         return ForkedProcess(serve, EVALUATING)
 
-    def value(self) -> float:
-        """Call the function, and return its value.
+    def result(self) -> EvaluationResult:
+        """Call the function, and return its result.
 
         Raises:
-            EvaluationError: it fails, or its value is not a number or, for an accuracy, not from 0 to
-                1.
+            EvaluationError: it fails, or returns what `user_result` refuses.
         """
         name = getattr(self._function, "__qualname__", repr(self._function))
         try:
-            value = self._function()
+            returned = self._function()
         except ExpectedError:
             raise
         except Exception as error:
@@ -82,22 +81,12 @@ class ForkedEvaluation:
             traceback.print_exc()
             line = "".join(f" in {place_of(frame)}" for frame in [users_frame(stack)] if frame is not None)
             raise EvaluationError(f"evaluate has failed{line}: {failure(error)}") from None
-        number = single_number(value)
-        if number is None:
-            hint = " (of what a metric's get() returns, the value is the second: get()[1])" * isinstance(value, tuple)
-            shown = one_line(value)[:200]
-            raise EvaluationError(f"evaluate should return a number, but {name} has returned {shown}{hint}")
-        number = float(number)
-        if self._metric.is_accuracy and not self._metric.possible(number):
-            raise EvaluationError(
-                f"evaluate should return the accuracy, {self._metric.expected()}, but {name} has returned {number:g}: "
-                'if it is something else, say so by esync.Run(…, metric=("loss", "min"))'
-            )
-        return number
+        return user_result(returned, self._metric, name)
 
-    def watched_value(self) -> float:
-        """Return `value`, and warn of a metric that stays the same although the weights change."""
-        value = self.value()
+    def watched_result(self) -> EvaluationResult:
+        """Return `result`, and warn of a metric that stays the same although the weights change."""
+        result = self.result()
+        value = result.value
         self._replica.open()
         weights = zlib.crc32(values_of(self._replica.weights).tobytes())
         self._replica.close()
@@ -115,7 +104,7 @@ class ForkedEvaluation:
                 value,
                 EQUAL_VALUES,
             )
-        return value
+        return result
 
 
 def _load_in_this_process() -> None:

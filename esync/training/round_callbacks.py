@@ -8,15 +8,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import config
+from ..gluon.weight_average import WeightAverage
 from ..membership.connections import TrafficMeter
 from ..runtime import progress
 from ..runtime.errors import EvaluationError
+from ..runtime.evaluation_result import EvaluationResult
 from ..runtime.futures import Handle
 from ..runtime.metric import TEST_ACCURACY, Metric
 from ..runtime.watchdog import WatchedWait
 from .callbacks import Callback, Evaluated, FinishedRound
 
 if TYPE_CHECKING:
+    from ..algorithms import Algorithm
     from ..trainer import Trainer
 
 log = logging.getLogger(__name__)
@@ -28,7 +31,7 @@ FACTS_EVERY = 10.0
 class Evaluator(Protocol):
     """Interface of the evaluation; see `evaluation_process.EvaluationProcess`."""
 
-    def start(self, weights: Any, statistics: Any, every_sample: bool = False) -> Handle[float] | None:
+    def start(self, weights: Any, statistics: Any, every_sample: bool = False) -> Handle[EvaluationResult] | None:
         """Start to evaluate these values (flat arrays, opened); return None during an evaluation.
 
         `every_sample` says whether to use all test samples instead of the configured number.
@@ -62,8 +65,13 @@ class LogClock:
     elapsed: float = 0.0
 
 
+def average_of(algorithm: "Algorithm") -> WeightAverage:
+    """Return an average that suits an algorithm: without exchanges, only some iterations are added."""
+    return WeightAverage(config.ROUND_ITERATIONS if algorithm.sends == "nothing" else 1)
+
+
 class PeriodicEvaluation:
-    """Evaluates the common weights of some rounds, one evaluation at a time.
+    """Evaluates the common weights of some rounds, or their average, one evaluation at a time.
 
     Args:
         evaluator: evaluates the weights.
@@ -82,7 +90,7 @@ class PeriodicEvaluation:
         self, evaluator: Evaluator, every: int = 1, target: float | None = None, metric: Metric = TEST_ACCURACY
     ) -> None:
         self._evaluator, self._every, self._target, self._metric = evaluator, every, target, metric
-        self._pending: tuple[Evaluated | None, Handle[float]] | None = None  # None: the trial
+        self._pending: tuple[Evaluated | None, Handle[EvaluationResult]] | None = None  # None: the trial
         self._begun = Evaluated(0, 0, 0.0, 0.0, 0, 0)  # the last started one, without its accuracy
         self._stopping = False  # whether the target is reached, so that only the final model is evaluated
         self.newest: Evaluated | None = None
@@ -131,10 +139,10 @@ class PeriodicEvaluation:
         self._begun = Evaluated(trainer.round, exchanges, 0.0, elapsed(), step, samples)
         self._pending = self._begun, self._start(trainer)
 
-    def _start(self, trainer: "Trainer") -> Handle[float]:
+    def _start(self, trainer: "Trainer") -> Handle[EvaluationResult]:
         replica = trainer.replica
         replica.open()
-        evaluation = self._evaluator.start(*replica.common, trainer.finished)
+        evaluation = self._evaluator.start(*replica.evaluated, trainer.finished)
         replica.close()
         assert evaluation is not None  # there is none under way
         return evaluation
@@ -149,14 +157,14 @@ class PeriodicEvaluation:
             return None
         (begun, evaluation), self._pending = self._pending, None
         try:
-            value = evaluation.result()
+            result = evaluation.result()
         except EvaluationError as error:
             self.failure = str(error)
             raise
         self.tried = True
         if begun is None:
             return None
-        self.newest = replace(begun, accuracy=value, metric=self._metric)
+        self.newest = replace(begun, accuracy=result.value, parts=result.parts, metric=self._metric)
         return self.newest
 
     def wait(self) -> None:
@@ -219,7 +227,7 @@ class RoundCallbacks:
         traffic: Traffic | None = None,
     ) -> None:
         clock = clock or LogClock()
-        self._callbacks, self._facts = callbacks, facts
+        self._callbacks, self._facts = [*callbacks], facts
         self._evaluations, self._meter = evaluations, traffic or TrafficMeter()
         self._exchanges = clock.exchanges  # the last one that callbacks have taken
         self._now = clock.now
@@ -228,6 +236,10 @@ class RoundCallbacks:
         self._began = self._ended - clock.elapsed
         for callback in callbacks:
             callback.save({**facts, "rounds": clock.round, "finished": False})
+
+    def add(self, callback: Callback) -> None:
+        """Call a further callback, after the others."""
+        self._callbacks.append(callback)
 
     def done(self, trainer: "Trainer") -> None:
         """Report the round that the last step has finished, and start its evaluation if due."""
@@ -287,6 +299,11 @@ class RoundCallbacks:
             self.poll(trainer)
             self._evaluate(trainer)
         self._save(trainer, finished=True)
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether this worker evaluates."""
+        return self._evaluations is not None
 
     @property
     def evaluation_failure(self) -> str:

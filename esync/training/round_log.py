@@ -5,7 +5,7 @@ A thread writes them; every file is complete as soon as it has its name.
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
@@ -14,6 +14,7 @@ import numpy as np
 
 from ..runtime.errors import ExpectedError
 from ..runtime.files import lock_file, make_earlier_folder
+from ..runtime.metric import PARTS
 from .background_writer import BackgroundWriter
 
 RUN_FILE = "run.json"
@@ -112,8 +113,10 @@ class RoundLog:
         """Write the file of a round."""
         self._write(f"iter-{number}.txt", _encoded(entry))
 
-    def accuracy(self, number: int, accuracy: float, metric: str = "accuracy") -> None:
-        """Add the accuracy, or another metric, of the weights at the end of a round to its file.
+    def accuracy(
+        self, number: int, accuracy: float, metric: str = "accuracy", parts: Mapping[str, float] | None = None
+    ) -> None:
+        """Add the accuracy, or another metric, of the weights at the end of a round to its file, and its parts.
 
         Does nothing if that round has not been logged.
         """
@@ -121,7 +124,7 @@ class RoundLog:
         def with_accuracy(content: bytes) -> bytes:
             try:
                 entry = json.loads(content)
-                return _encoded({**entry, metric: accuracy})
+                return _encoded({**entry, metric: accuracy, **({PARTS: parts} if parts else {})})
             except (ValueError, TypeError):  # not of this program
                 return content
 

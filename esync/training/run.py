@@ -18,9 +18,11 @@ from ..coordination.round_reporter import RoundReporter
 from ..exchange.collectives.worker_exchange import CollectiveExchange
 from ..gluon.parameter_kinds import UnsuitableParametersError, rounds_weights
 from ..gluon.reduce_on_plateau import ReduceOnPlateau
+from ..gluon.weight_average import AVERAGE
 from ..runtime import progress
 from ..runtime.environment import state_server_address
 from ..runtime.errors import EvaluationError
+from ..runtime.evaluation_result import EvaluationResult
 from ..runtime.exit_hooks import failure
 from ..runtime.files import expanded
 from ..runtime.futures import Future
@@ -36,7 +38,7 @@ from .callbacks import Callback, Evaluated, make_callbacks
 from .evaluation_process import EvaluationProcess, EvaluationProgram
 from .forked_evaluation import ForkedEvaluation
 from .loop import DIVERGED
-from .round_callbacks import Evaluator, LogClock, PeriodicEvaluation, RoundCallbacks
+from .round_callbacks import Evaluator, LogClock, PeriodicEvaluation, RoundCallbacks, average_of
 from .round_log import MODEL_FOLDER, RoundLog
 from .run_facts import facts_after_start
 from .run_folder import run_folder, same_below
@@ -61,10 +63,11 @@ class Run(TrainerCallback):
             below `log_dir`; None stands for ESYNC_TENSORBOARD, which `esync launch --tensorboard`
             sets, or for none.
         evaluate: computes the metric of the weights that the network has; takes no arguments and
-            returns a number. It is called in a fork of rank 0's process, so that it may use
-            whatever the program has in memory, but changes nothing here; on a GPU, which a fork
-            cannot use, in the worker itself, which waits for it. It is tried once before the first
-            round. An `EvaluationProgram` starts a process of its own. None evaluates nothing.
+            returns a number, or a mapping of names to numbers, in which the metric has its name and
+            the others are further results, such as `recall/3`. It is called in a fork of rank 0's
+            process, so that it may use whatever the program has in memory, but changes nothing here;
+            on a GPU, which a fork cannot use, in the worker itself, which waits for it. It is tried
+            once before the first round. An `EvaluationProgram` starts a process of its own. None evaluates nothing.
         background: False: `evaluate` is called in the worker itself also where a fork is possible.
         evaluation_timeout: seconds that one evaluation in the background may take.
         every: rounds between two evaluations, in asynchronous modes exchanges of rank 0, unless the
@@ -89,6 +92,8 @@ class Run(TrainerCallback):
             algorithm names one. None stands for ESYNC_STATE_SERVER, if that is set.
         job: name of the training there, unless the algorithm names one; None stands for ESYNC_JOB,
             or `default`.
+        weight_average: "polynomial": what is evaluated and what becomes the final model is an
+            average of the common models so far, see `gluon.weight_average`; "none": the newest one.
 
     Attributes:
         checkpoints: the checkpoints that were given, or those of the environment.
@@ -107,7 +112,7 @@ class Run(TrainerCallback):
         *,
         name: str | None = None,
         tensorboard: str | Path | None = None,
-        evaluate: Callable[[], float] | EvaluationProgram | None = None,
+        evaluate: Callable[[], Any] | EvaluationProgram | None = None,
         background: bool = True,
         evaluation_timeout: float = config.EVALUATION_TIMEOUT,
         every: int = 1,
@@ -123,7 +128,11 @@ class Run(TrainerCallback):
         quiet: bool = False,
         state_server: str | None = None,
         job: str | None = None,
+        weight_average: str = config.WEIGHT_AVERAGE,
     ) -> None:
+        if weight_average not in config.WEIGHT_AVERAGES:
+            kinds = " or ".join(map(repr, config.WEIGHT_AVERAGES))
+            raise ValueError(f"weight_average={weight_average!r}: it should be {kinds}")
         if every < 1:
             raise ValueError(f"every={every}: it should be 1 or more rounds")
         if not evaluation_timeout > 0:
@@ -167,8 +176,14 @@ class Run(TrainerCallback):
         self._reports: RoundReporter | None = None
         self._evaluations: PeriodicEvaluation | None = None  # on rank 0
         self._rounds: RoundCallbacks | None = None
+        self._averages = weight_average != "none"
         self._closed = False
         self.folder: Path | None = None
+
+    def add_callback(self, callback: Callback) -> None:
+        """Call a further callback after each round of the trainer, which has started."""
+        if self._rounds is not None:
+            self._rounds.add(callback)
 
     # --- called by the trainer --------------------------------------------------------------------
 
@@ -226,6 +241,10 @@ class Run(TrainerCallback):
         if self._rounds is not None:
             raise RuntimeError("this esync.Run has the records of another Trainer: make a new one for each Trainer")
         device = self._device or _device_name(trainer)
+        if trainer.rank == 0:
+            average = trainer.replica.average = average_of(trainer.algorithm) if self._averages else None
+            if average is not None and self.checkpoints is not None:
+                self.checkpoints.track(AVERAGE, average)
         resumed = self.checkpoints.resumed if self.checkpoints is not None else None
         # A replacement goes on with the logs of the dead worker, a resumed run with its own.
         logged = trainer.exchanges if trainer.replacement or resumed is not None else 0
@@ -271,6 +290,7 @@ class Run(TrainerCallback):
         """Record the step that has just been taken, and write a checkpoint where one is due."""
         assert self._rounds is not None
         if trainer.exchanged:
+            trainer.replica.add_to_average()
             self._rounds.done(trainer)
             if self.checkpoints is not None:
                 self.checkpoints.save_if_due()
@@ -336,7 +356,7 @@ class Run(TrainerCallback):
         elif self.checkpoints.resume and not trainer.replacement:
             report(f"no checkpoint in {self.checkpoints.directory} yet: starting from the beginning")
 
-    def _evaluator(self, trainer: Trainer, evaluate: Callable[[], float] | EvaluationProgram) -> Evaluator:
+    def _evaluator(self, trainer: Trainer, evaluate: Callable[[], Any] | EvaluationProgram) -> Evaluator:
         """Return what evaluates: a process, if that is possible."""
         if not callable(evaluate):
             return EvaluationProcess(evaluate, trainer.replica.size, self._evaluation_timeout)
@@ -344,7 +364,7 @@ class Run(TrainerCallback):
         on_cpu = all(parameter.list_ctx()[0].device_type == "cpu" for parameter in trainer._params)
         if self._background and on_cpu and not rounds_weights(trainer._params):  # a fork is handed float32 values
             return EvaluationProcess(forked, trainer.replica.size, self._evaluation_timeout)
-        return InlineEvaluator(trainer, forked.value)
+        return InlineEvaluator(trainer, forked.result)
 
     def _make_reports(self, trainer: Trainer, device: str) -> RoundReporter | None:
         """Return the reporter to the state server's dashboard, or None if no server is known."""
@@ -406,18 +426,18 @@ class InlineEvaluator:
 
     Args:
         trainer: the trainer whose network is evaluated.
-        value: computes the metric.
+        evaluate: returns the result.
     """
 
-    def __init__(self, trainer: Trainer, value: Callable[[], float]) -> None:
-        self._trainer, self._value = trainer, value
+    def __init__(self, trainer: Trainer, evaluate: Callable[[], EvaluationResult]) -> None:
+        self._trainer, self._evaluate = trainer, evaluate
 
-    def start(self, weights: Any, statistics: Any, every_sample: bool = False) -> Future[float]:
+    def start(self, weights: Any, statistics: Any, every_sample: bool = False) -> Future[EvaluationResult]:
         """Evaluate the common model."""
-        trainer, evaluation = self._trainer, Future[float]("the evaluation of the model")
+        trainer, evaluation = self._trainer, Future[EvaluationResult]("the evaluation of the model")
         with trainer.mean_statistics():
             try:
-                evaluation.complete(self._value())
+                evaluation.complete(self._evaluate())
             except EvaluationError as error:
                 evaluation.fail(error)
         return evaluation

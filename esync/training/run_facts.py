@@ -34,6 +34,7 @@ def trainer_facts(trainer: "Trainer") -> dict[str, Any]:
         "model_bytes": 4 * trainer.replica.size,
         "options": {
             **{name: value for name, value in algorithm.effective_options.items() if name not in PER_WORKER},
+            **({"batch_by_speed": True} if trainer.algorithm.batches is not None else {}),
             **({"per_host": per_host} if (per_host := getattr(trainer.world, "per_host", 1)) > 1 else {}),
         },
         **({"switch_order": plan.order, "bsp_share": plan.bsp_share} if plan is not None else {}),

@@ -19,7 +19,8 @@ from esync.algorithms import (
     LocalSGD,
     SyncSwitch,
 )
-from esync.algorithms.assigned_weights import SCALARS
+from esync.algorithms.assigned_weights import SCALARS as ASSIGNED
+from esync.algorithms.gradient_noise import GradientNoise
 from esync.algorithms.switch_schedule import Schedule
 from esync.exchange import STATISTICS, WEIGHTS, Result, Specification
 from esync.exchange.protocol.round_state import Limits
@@ -45,6 +46,10 @@ def test_algorithms_and_protocol_import_without_mxnet():
     program = "import sys; sys.modules['mxnet'] = None\n" + "".join(f"import esync.{name}\n" for name in modules)
     program += "from esync.arguments import read; read('worker', '', ['-m', 'dgs'])"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+#: What every synchronous exchange carries.
+SCALARS = {**ASSIGNED, **GradientNoise.SCALARS}
 
 
 @pytest.mark.parametrize(

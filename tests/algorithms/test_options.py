@@ -23,9 +23,10 @@ from esync.algorithms import (
     SyncSwitch,
     make,
 )
-from esync.algorithms.base import OwnStatisticsOptions, Style
+from esync.algorithms.exchange_options import OwnStatisticsOptions
 from esync.algorithms.options import Options, inherited, option
 from esync.algorithms.registry import options_of, register
+from esync.algorithms.styles import Style
 from esync.algorithms.switch_schedule import MOMENTUM_AT_SWITCH
 from esync.arguments import choose_algorithm, effective, read
 

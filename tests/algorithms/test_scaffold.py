@@ -16,6 +16,7 @@ from esync.arguments import read
 from esync.exchange import Exchange, Specification
 from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.round_state import Limits
+from esync.runtime.batch_sizes import StepTime
 from esync.runtime.mxnet_import import mx
 from esync.runtime.phase_timer import PhaseTimer
 from esync.runtime.straggler_injection import Straggler
@@ -50,6 +51,7 @@ class World:
 
     cluster: "Cluster"
     rank: int
+    step_times: Sequence[StepTime] = ()
 
     def __post_init__(self) -> None:
         self.device = Device()

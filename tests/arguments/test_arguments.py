@@ -5,6 +5,7 @@ import pytest
 from esync import config
 from esync.arguments import read
 from esync.arguments.environment import environment_of
+from esync.arguments.mode import choose_algorithm
 from esync.arguments.presets import PRESETS
 from esync.launch.flags import merge, understood
 
@@ -340,9 +341,9 @@ def test_preset_in_an_error_about_flags_is_spelt_out(capsys):
     ("described", "typed", "compression", "network"),
     [
         ({"preset": "skewed-data", "compression": "fp16"}, {}, "fp16", "resnet18-v1-groupnorm"),
-        ({"compression": "fp16"}, {"preset": "skewed-data"}, "2bit", "resnet18-v1-groupnorm"),
+        ({"compression": "fp16"}, {"preset": "skewed-data"}, "auto", "resnet18-v1-groupnorm"),
         ({"compression": "fp16"}, {"preset": "skewed-data", "compression": "none"}, "none", "resnet18-v1-groupnorm"),
-        ({"preset": "skewed-data"}, {"normalization": "batch"}, "2bit", "resnet18-v1"),
+        ({"preset": "skewed-data"}, {"normalization": "batch"}, "auto", "resnet18-v1"),
     ],
 )
 def test_preset_of_a_description_ranks_behind_all_others_and_a_typed_one_before(described, typed, compression, network):
@@ -393,3 +394,27 @@ def test_wrong_variable_is_refused_as_a_flag_is(capsys, name, value, message):
     with pytest.raises(SystemExit):
         read("worker", "", [], environment={name: value})
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "momentum", "rate", "scaling"),
+    [
+        (["--momentum", "auto", "--local-lr", "0.5"], 0.9, 0.1, "linear"),
+        (["--preset", "fast", "--local-lr", "0.5"], 0.9, 0.1, "linear"),
+        (["--preset", "fast", "--local-lr", "0.5", "--lr-scaling", "none"], 0.9, 0.1, "none"),
+        (["--preset", "fast", "--local-lr", "0.5", "--momentum", "0.5"], 0.5, 0.5, "none"),
+        (["--preset", "fast", "--local-lr", "0.5", "--optimizer", "adam"], None, 0.5, "none"),
+        (["--preset", "skewed-data", "--local-lr", "0.5"], None, 0.5, "none"),
+    ],
+)
+def test_automatic_momentum_chooses_the_rate_unless_a_momentum_is_given(words, momentum, rate, scaling):
+    options = read("worker", "", words)
+    assert (options.momentum, options.local_lr) == (momentum, pytest.approx(rate))
+    assert choose_algorithm(options).options.lr_scaling == scaling
+
+
+@pytest.mark.parametrize(("mode", "more"), [("sync", []), ("esync", ["--local-iterations", "4"]), ("diloco", [])])
+def test_automatic_compression_is_refused_where_no_state_server_is_asked(mode, more, capsys):
+    with pytest.raises(SystemExit):
+        read("worker", "", ["--mode", mode, "--compression", "auto", *more])
+    assert "is chosen by the state server, which is not asked here" in capsys.readouterr().err

@@ -50,7 +50,7 @@ def test_by_class_runs_have_names_of_their_own_and_valid_flags(tmp_path):
         assert job.typed["epochs"] == run.epochs
         assert job.typed.get("leave_out") == ("none" if run.all_in else None)
         assert job.typed.get("weighting", "") == run.all_in
-        assert job.typed.get("slowest_iterations", 8) == run.iterations
+        assert job.typed.get("slowest_iterations") == run.iterations
 
 
 def test_by_class_tuned_is_the_rate_that_ends_best_once_all_were_tried(tmp_path):

@@ -5,7 +5,7 @@ The servers are in memory.
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,9 +17,11 @@ from esync.checkpoints.store import Part
 from esync.exchange import Exchange, Specification
 from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.round_state import Limits
+from esync.runtime.batch_sizes import StepTime
 from esync.runtime.phase_timer import PhaseTimer
 
 from ..exchange.memory_store import KilledError, MemoryCluster, MemoryStore
+from ..search.algorithms import Questions, StateServer, SteppedDevice
 from ..support.scripted_world import Device
 from ..support.small_net import BATCH, backward, make_net, values
 
@@ -29,18 +31,28 @@ Fate = Callable[["Life", str, int], None]
 
 
 class MemoryWorld:
-    """Leads one worker to the servers in memory; see `algorithms.World`."""
+    """Leads one worker to the servers in memory; see `algorithms.World`.
 
-    def __init__(self, store: MemoryStore) -> None:
+    Args:
+        store: to the servers.
+        job: with the state server, and the seconds of an iteration; None: without either.
+    """
+
+    step_times: Sequence[StepTime] = ()
+
+    def __init__(self, store: MemoryStore, job: "Job | None" = None) -> None:
+        self.store, self._job = store, job
         self.device: Any = Device()
-        self.store = store
+        if job is not None and job.step_times:
+            self.device = SteppedDevice(job.cluster, store, job.step_times[store.rank], 0.0, random.Random(0))
         self.recorder = PhaseTimer(self.device.now)
 
     def exchange(self, specification: Specification) -> Exchange:
         return ParameterServerExchange(specification, self.store)
 
-    def coordination(self, *_: object, **__: object) -> Any:
-        raise RuntimeError("there is no state server here")
+    def coordination(self, address: object, rank: int, job: object = "", delayed: bool = False) -> Questions:
+        assert self._job is not None
+        return Questions(self._job.cluster, self.store, self._job.state_server, delayed, True)
 
 
 @dataclass
@@ -81,6 +93,7 @@ class Job:
             data is written, the JSON is not), "after part", and "round" (of every round that has
             ended), each with the round's number.
         seed: of the order of things.
+        step_times: seconds of an iteration of each worker; empty: none, and no state server.
     """
 
     directory: Path
@@ -96,11 +109,13 @@ class Job:
     ends: float = math.inf
     fate: Fate = lambda life, moment, round_: None
     seed: int = 0
+    step_times: Sequence[float] = ()
 
     def run(self) -> "Job":
         """Run it until all workers have ended; `lives` has them in the order of their start."""
         chance = random.Random(self.seed).randrange
         self.cluster = MemoryCluster(self.workers, chance, self.servers, bucket_elements=16, lease=self.lease)
+        self.state_server = StateServer()
         self.lives: list[Life] = []
         self.models: dict[int, list[bytes]] = {}
         for rank in range(self.workers):
@@ -131,7 +146,13 @@ class Job:
             result = life.trainer.algorithm.result
             if result.round < self.ends and not self.cluster.task.killed:
                 self.cluster.start(rank, self._live)
+            elif self.step_times:  # rounds may not wait for the others, so that they would see no end
+                self.cluster.at(self.cluster.steps + 1, self._end)
             raise
+
+    def _end(self) -> None:
+        for life in self.lives:
+            self.cluster.kill_process(life.store.nonce)
 
     def _train(self, life: Life) -> None:
         net = make_net()
@@ -142,9 +163,12 @@ class Job:
             {"learning_rate": 0.1, "momentum": 0.9},
             algorithm=self.algorithm(),
             limits=Limits(rounds=self.rounds),
-            world=MemoryWorld(life.store),
+            world=MemoryWorld(life.store, self),
             checkpoints=checkpoints,
         )
+        if self.step_times:
+            with trainer.trial():
+                life.store.sleep(self.step_times[life.rank])
         trainer.start()
         life.begun = trainer.round
         checkpoints.before(lambda: self.fate(life, "before part", trainer.algorithm.result.round))

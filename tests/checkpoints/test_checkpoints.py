@@ -120,7 +120,7 @@ def test_checkpoints_of_an_earlier_run_are_refused_without_overwrite(tmp_path):
 
 def test_resume_with_other_settings_names_them(tmp_path):
     Run(tmp_path, agreement={"seed": 0}).go(3)
-    with pytest.raises(ExchangeError, match=r"network small instead of big; seed 0 instead of 1; begin anew"):
+    with pytest.raises(ExchangeError, match=r"network small instead of big; seed 0 instead of 1; give what it was "):
         Run(tmp_path, agreement={"network": "big", "seed": 1}, resume=True)
     assert folders(tmp_path) == {"round-3"}
 

@@ -7,7 +7,6 @@ import contextlib
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,17 +16,11 @@ from pathlib import Path
 from esync.runtime.environment import SUPERVISED_VARIABLE
 
 from ..support.forked import ForkedProgram
+from ..support.ports import BLOCK_NUMBER, free_port
 
 SCRIPTS = Path(__file__).parent
 Process = ForkedProgram | subprocess.Popen[bytes]
 TIME_LIMIT = 90  # seconds for one cluster, from start to end
-
-
-def free_port() -> int:
-    """A port that nobody listens on right now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Cluster:
@@ -118,8 +111,7 @@ class Cluster:
         self, rank: int, arguments: Sequence[str], interpreter: bool = False, **environment: str
     ) -> Process:
         """Start a worker that gets this rank: ps-lite orders workers of one host by their port."""
-        block = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 5  # tests at the same time
-        port = 20000 + 1000 * rank + 200 * block + self._first_port % 200
+        port = 20000 + 1000 * rank + 200 * BLOCK_NUMBER + self._first_port % 200
         return self.start(f"worker-{rank}", arguments, (), interpreter, PORT=str(port), **environment)
 
     def start_state_server(self, port: int = 0) -> int:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from ..support.forked import ForkedProgram
-from .harness import free_port
+from ..support.ports import free_port
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "cifar10.py"
 

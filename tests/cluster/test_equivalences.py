@@ -243,7 +243,7 @@ def test_dcasgd_lambda_flag_multiplies_the_mean_or_the_sum_gradient(tmp_path: Pa
 
 
 def test_ssgd_with_unequal_batches_counts_every_sample_the_same(tmp_path: Path) -> None:
-    """As `batch_by_speed` has it: the command line's rates on the sum over each batch, and its weight decay."""
+    """Workers with unequal `-b`: the command line's rates on the sum over each batch, and its weight decay."""
     sizes, weights = (2, 6, 16), [str(tmp_path / f"weights-{rank}.npy") for rank in range(WORKERS)]
     assert sum(sizes) == WORKERS * BATCH
     dealt = [[each for rank in range(WORKERS) for each in batches(rank)[iteration]] for iteration in range(ITERATIONS)]

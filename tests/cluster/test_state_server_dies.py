@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from .harness import Cluster, free_port
+from ..support.ports import free_port
+from .harness import Cluster
 
 ROUNDS = 25
 STEP_TIMES = ("0.02", "0.06", "0.2")

@@ -55,10 +55,18 @@ def test_tiered_worker_that_was_left_out_comes_back(tmp_path: Path) -> None:
 def test_tiered_run_goes_on_when_a_slow_worker_is_killed(tmp_path: Path) -> None:
     with Cluster(tmp_path, 3, servers=2) as cluster:
         port = cluster.start_state_server()
-        start(cluster, tmp_path, port, (*FAST, "3.0"), "--rounds", "150", "--tiers", "0,0,1")
+        kept = ("--checkpoint-dir", str(tmp_path / "kept"), "--checkpoint-every", "10")
+        start(cluster, tmp_path, port, (*FAST, "3.0"), "--rounds", "150", "--tiers", "0,0,1", *kept)
         while len(rounds(tmp_path, 0)) < 20:
             assert cluster.processes["worker-0"].poll() is None, cluster.output("worker-0")
             time.sleep(0.05)
         cluster.processes["worker-2"].send_signal(signal.SIGKILL)
         assert [cluster.wait(f"worker-{rank}") for rank in range(2)] == [0, 0]
     assert rounds(tmp_path, 1)[-1] == 150
+    newest = json.loads((tmp_path / "kept" / "round-150" / "worker-0.json").read_text())
+    assert newest["needs"] == [0, 1]
+    with Cluster(tmp_path, 3, servers=2) as cluster:  # the slow worker goes on from the part that it has, if any
+        port = cluster.start_state_server()
+        start(cluster, tmp_path, port, (*FAST, "0.05"), "--rounds", "155", "--tiers", "0,0,1", *kept, "--resume")
+        cluster.finish()
+    assert rounds(tmp_path, 0)[-1] == 155

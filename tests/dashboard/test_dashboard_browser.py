@@ -9,6 +9,8 @@ import tiny_dataset
 from calling import begin, post, report
 from launching import description, write
 
+from tests.support.ports import free_port
+
 pytestmark = pytest.mark.timeout(300)  # 25 s where nothing else runs
 
 
@@ -35,9 +37,7 @@ def open_tables(page) -> None:
 
 
 def test_dashboard_shows_a_running_training_live(page, photograph, launch, tmp_path):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     tiny_dataset.write(tmp_path / "data")
     content = description([0.06, 0.15, 0.5], local_lr=0.01, data_dir=str(tmp_path / "data"), log_dir="logs")
     content["state_server"]["port"] = port
@@ -55,7 +55,7 @@ def test_dashboard_shows_a_running_training_live(page, photograph, launch, tmp_p
 
     for chart in ("timeline", "throughput", "traffic", "logged"):
         page.wait_for_selector(f"#{chart} canvas")
-    label = page.locator("#logged [role=img]").get_attribute("aria-label")
+    label = page.locator("#logged [role=img]").first.get_attribute("aria-label")
     assert re.fullmatch(r"loss: [\d.]+ after \d:\d\d", label)
     open_tables(page)
     before = {chart: count(page, f"#{chart} tbody tr") for chart in ("timeline", "throughput", "traffic")}
@@ -77,6 +77,7 @@ def test_dashboard_shows_a_running_training_live(page, photograph, launch, tmp_p
 
     page.wait_for_selector("#accuracy canvas", timeout=120_000)  # evaluated at the lowest priority
     until(page, "document.querySelector('#tiles > div:last-child dd').textContent.includes('%')")
+    until(page, r"/recall\/\d[01]/.test(document.querySelector('#parts').textContent)")  # a class and its recall
     page.locator("#timeline .u-over").hover(position={"x": 300, "y": 20})
     until(page, "document.querySelector('#timeline .readout').textContent.includes('worker 0')")
     page.mouse.move(0, 0)

@@ -224,6 +224,7 @@ class Worker(Held):
         update: np.ndarray | None = None,
         learning_rate: float = 1.0,
         use: Use = Use.AS_AGREED,
+        compression: str = "",
         **requests: Any,
     ) -> None:
         """Send a payload, of ones unless another one is given, and its commits, as part of its own work."""
@@ -234,5 +235,7 @@ class Worker(Held):
             places = np.flatnonzero(update)
             vectors, step = {}, (places, update[places])
         control = Control(use, **requests)
-        payload = Payload(vectors, 1, learning_rate, self._side.momentum, step=step, control=control)
+        payload = Payload(
+            vectors, 1, learning_rate, self._side.momentum, step=step, compression=compression, control=control
+        )
         self._pending = self.exchange.start(payload, self)

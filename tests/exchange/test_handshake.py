@@ -77,7 +77,7 @@ def test_handshake_decode_of_garbage_is_refused(text):
         Handshake.decode(text)
 
 
-@pytest.mark.parametrize("progress", [None, RunProgress(3, 6, 384, 1.5)])
+@pytest.mark.parametrize("progress", [None, RunProgress(3, 6, 384, 1.5, resting=(2,))])
 def test_resumed_message_decoded_equals_the_encoded_one(handshake, progress):
     resumed = Resumed(1, 2**62 + 1, 3, progress)
     assert decode(resumed.encode()) == resumed

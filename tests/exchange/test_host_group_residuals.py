@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from esync.exchange import WEIGHTS, Payload, SlotLostError, Specification
+from esync.exchange.codecs.quantization import COMPRESSIONS
 from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.round_state import Limits
 from esync.exchange.protocol.store import ArraySpec
@@ -90,6 +91,34 @@ def test_hosts_that_resume_a_checkpoint_without_hosts_lose_no_residual(kind: str
     rounds(together, 3, 4)
     assert [sorted(each.get(WEIGHTS, {})) for each in together.unsent()] == [["host", "ranks"], [], ["rest"]]
     np.testing.assert_allclose(exact(together) + owed(together, HOSTS), given(3, 1, 2, 3, 4), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("hosts", [(), HOSTS])
+def test_compression_that_payloads_choose_changes_from_round_to_round_and_loses_nothing(
+    hosts: Sequence[Sequence[int]],
+) -> None:
+    """Workers may disagree for a round: the answer is packed with the coarsest compression."""
+    turns = [("2bit", "2bit", "2bit"), ("2bit", "4bit", "fp16"), ("fp16", "fp16", "fp16"), ("4bit", "4bit", "2bit")]
+
+    def exchange(side: MemoryExchanges, first: int) -> None:
+        for number, compressions in enumerate(turns, first):
+            for worker, compression in zip(side.workers, compressions, strict=True):
+                worker.spawn(
+                    lambda worker=worker, compression=compression, number=number: worker.exchange_once(  # type: ignore[misc]
+                        values_of(worker.rank, number), compression=compression
+                    )
+                )
+            side.cluster.run()
+            assert len({worker.weights.tobytes() for worker in side.workers}) == 1
+            assert side.workers[0].result.scalars["compression"] == max(map(list(COMPRESSIONS).index, compressions))
+
+    whole = started("auto", hosts)
+    exchange(whole, 1)
+    np.testing.assert_allclose(exact(whole) + owed(whole, hosts), given(3, 1, 2, 3, 4), rtol=1e-5, atol=1e-6)
+    resumed = started("auto", hosts, whole.checkpoint())
+    for side in (whole, resumed):
+        exchange(side, 5)
+    assert exact(resumed).tobytes() == exact(whole).tobytes()
 
 
 def test_workers_without_hosts_refuse_the_residual_of_a_host_by_name() -> None:

@@ -54,28 +54,28 @@ def test_checkpoint_of_which_a_worker_has_skipped_its_part_is_not_whole():
     """A worker once had to have every part up to its newest one."""
     tracker = WholeCheckpointTracker()
     for round_ in (3, 6):
-        tracker.used({0: 0, 1: 0} if round_ == 3 else {0: 3, 1: 3}, round_, together=True)
-    tracker.used({0: 6}, 6, together=False)
+        tracker.used({0: 0, 1: 0} if round_ == 3 else {0: 3, 1: 3}, round_, (0, 1))
+    tracker.used({0: 6}, 6, None)
     assert tracker.round == 3
-    tracker.used({1: 8}, 8, together=False)  # it has looked so late that it was told round 8, not round 6
+    tracker.used({1: 8}, 8, None)  # it has looked so late that it was told round 8, not round 6
     assert tracker.round == 3
-    tracker.used({0: 9}, 9, together=False)
+    tracker.used({0: 9}, 9, None)
     assert tracker.round == 9  # of commits that are used at once, worker 0's part is enough
 
 
 def test_checkpoint_whose_parts_are_told_one_after_the_other_is_whole_with_the_last():
     tracker = WholeCheckpointTracker()
-    tracker.used({0: 0, 1: 0}, 2, together=True)
-    tracker.used({0: 2, 1: 0}, 3, together=True)
+    tracker.used({0: 0, 1: 0}, 2, (0, 1))
+    tracker.used({0: 2, 1: 0}, 3, (0, 1))
     assert tracker.round == 0
-    tracker.used({0: 3, 1: 2}, 4, together=True)
+    tracker.used({0: 3, 1: 2}, 4, (0, 1))
     assert tracker.round == 2
 
 
 def test_checkpoint_with_a_part_of_a_replaced_worker_is_not_whole():
     tracker = WholeCheckpointTracker()
-    tracker.used({0: 0, 1: 0}, 2, together=True)
-    tracker.used({1: 2}, 2, together=False)
+    tracker.used({0: 0, 1: 0}, 2, (0, 1))
+    tracker.used({1: 2}, 2, None)
     tracker.joined(1)
-    tracker.used({0: 2}, 2, together=False)
+    tracker.used({0: 2}, 2, None)
     assert tracker.round == 0

@@ -146,6 +146,7 @@ class Run:
             device=SteppedDevice(store),
             recorder=PhaseTimer(store.now),
             exchange=lambda specification: ParameterServerExchange(specification, store),
+            step_times=(),
         )
         self.models[store.rank] = train(world, random.Random(store.nonce), self.each, self.rounds, self.overflows)
 
@@ -166,7 +167,7 @@ def test_worker_of_a_collective_begins_an_iteration_anew_without_the_steps_taken
             )
 
         device = SimpleNamespace(paused=nullcontext, end_iteration=float)
-        world = SimpleNamespace(device=device, recorder=PhaseTimer(time.monotonic), exchange=exchange)
+        world = SimpleNamespace(device=device, recorder=PhaseTimer(time.monotonic), exchange=exchange, step_times=())
         return train(world, random.Random(rank), 3, 6, 0.3)
 
     with ThreadPoolExecutor(2) as pool:

@@ -127,7 +127,7 @@ def test_overlap_resumed_worker_is_as_far_ahead_as_before():
     assert get(Sized(replica.update(), 3)) == [0.5, 0, 4]
     assert [get(each) for each in replica.common] == [[1, 2, 3], [*FIXED, 0, 0, 5, 5]]
     replica.close()
-    with replica.with_mean_statistics():
+    with replica.holding(replica.common):
         replica.open()
         assert (get(replica.weights), get(replica.statistics)) == ([1, 2, 3], [*FIXED, 0, 0, 5, 5])
         replica.close()

@@ -229,7 +229,7 @@ def test_replica_keeps_mean_statistics_beside_its_own():
     replica = replica_of(net)
     own = everything(net, trained=False)
     mean = np.arange(own.size, dtype=np.float32)
-    with replica.with_mean_statistics():
+    with replica.holding(replica.common):
         assert everything(net, trained=False).tolist() == own.tolist()  # there is no other one
     replica.open()
     replica.keep_statistics(separate=True)
@@ -239,7 +239,7 @@ def test_replica_keeps_mean_statistics_beside_its_own():
     assert values_of(replica.statistics).tolist() == own.tolist()
     assert values_of(replica.common[1]).tolist() == mean.tolist()
     replica.close()
-    with replica.with_mean_statistics():
+    with replica.holding(replica.common):
         assert everything(net, trained=False).tolist() == mean.tolist()
     assert everything(net, trained=False).tolist() == own.tolist()
     replica.open()

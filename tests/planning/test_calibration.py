@@ -14,7 +14,7 @@ from esync.planning.calibration import (
     NoDevicesError,
     calibrated,
     check_path,
-    set_per_host,
+    set_true,
     write_calibrated,
 )
 from esync.planning.device_measurement import DeviceFigures
@@ -176,7 +176,7 @@ def test_recommended_exchange_per_host_is_added_to_the_calibrated_file(tmp_path:
     content = cluster(per_host=False)
     write_calibrated(path, Path("cluster.yaml"), content, Measurement(missing=["the network"]))
     before = path.read_text().splitlines()
-    set_per_host(path)
+    set_true(path, "per_host")
     after = path.read_text().splitlines()
     assert yaml.safe_load(path.read_text()) == {**content, "per_host": True}
     assert after[:2] == before[:2]

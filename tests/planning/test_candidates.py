@@ -57,9 +57,16 @@ def test_rounds_of_workers_that_share_a_host_are_tried_as_one_exchange_of_each_h
     assert not [flags for flags, _ in found if flags["mode"] not in ("sync", "esync") or "collective" in flags]
     assert ({"mode": "sync"}, (0, 2)) not in found  # the fastest two have hosts of their own
     together = [each for each in every if each.per_host]
-    assert len({(str(each.flags), each.ranks) for each in every}) == len(every) - len(
+    assert len({(str(each.flags), each.ranks, each.batch_by_speed) for each in every}) == len(every) - len(
         together
     )  # each of them is tried flat, too
+
+
+def test_synchronous_sgd_is_tried_with_batches_by_speed_on_unequal_devices_only(tmp_path):
+    divided = [each for each in by_host(write(tmp_path, 0.1, 0.5), ["sync", "esync"])[1] if each.batch_by_speed]
+    assert {each.mode for each in divided} == {"sync"}
+    assert all(each.flags.keys() <= {"mode", "collective", "compression"} and each.ranks is None for each in divided)
+    assert not [each for each in by_host(write(tmp_path, 0.5, 0.5), ["sync"])[1] if each.batch_by_speed]
 
 
 def test_candidates_per_host_leave_out_what_cannot_be_exchanged_so(tmp_path):

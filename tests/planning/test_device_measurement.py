@@ -16,17 +16,23 @@ pytestmark = pytest.mark.timeout(120)
 
 HERE = Host("here", "127.0.0.1", True, "127.0.0.1")
 SHORT = MeasuringTime(0.3, 60.0, 60.0)
-#: What a device prints: `report(n, seconds)` tells of n more iterations that took so long each.
+#: What a device prints: `report(n, seconds)` tells of n more iterations that took so long each; with `half`, of as
+#: many with half the batch.
 PRELUDE = """
 import json, os, sys, time
-done = {"iterations": 0, "seconds": 0.0, "squares": 0.0, "samples": 0}
-def report(n, seconds):
-    done["iterations"] += n; done["seconds"] += n * seconds; done["squares"] += n * seconds**2; done["samples"] += 8 * n
-    event = {"kind": "measured", "vectors": {"weights": 10, "statistics": 2}, **done}
+full, halves = ({"iterations": 0, "seconds": 0.0, "squares": 0.0, "samples": 0} for _ in range(2))
+def add(done, n, seconds, batch):
+    done["iterations"] += n; done["seconds"] += n * seconds; done["squares"] += n * seconds**2
+    done["samples"] += batch * n
+def report(n, seconds, half=None):
+    add(full, n, seconds, 8)
+    if half:
+        add(halves, n, half, 4)
+    event = {"kind": "measured", "vectors": {"weights": 10, "statistics": 2}, **full, "half": halves}
     print("@event " + json.dumps(event), flush=True)
-def train(seconds):
+def train(seconds, half=None):
     while True:
-        report(1, seconds)
+        report(1, seconds, half)
         time.sleep(0.01)
 """
 
@@ -38,7 +44,7 @@ def device(name: str, program: str) -> ProcessSpec:
 
 def test_every_device_gets_its_figures(tmp_path: Path) -> None:
     said: list[str] = []
-    specs = [device("worker-0", "train(0.5)"), device("worker-1", "train(2.0)")]
+    specs = [device("worker-0", "train(0.5)"), device("worker-1", "train(2.0, 1.5)")]
     figures, problems = measure_devices(specs, tmp_path, said.append, SHORT)
     assert problems == {}
     assert {name: figure.step_time for name, figure in figures.items()} == pytest.approx(
@@ -47,7 +53,10 @@ def test_every_device_gets_its_figures(tmp_path: Path) -> None:
     assert all(figure.iterations >= MIN_ITERATIONS and figure.batch_size == 8 for figure in figures.values())
     assert figures["worker-0"].jitter == pytest.approx(0.0, abs=1e-6)
     assert figures["worker-0"].model_bytes == 48
+    assert figures["worker-0"].fixed_time is None  # its batches have one size
+    assert figures["worker-1"].fixed_time == pytest.approx(1.0)  # and 1 s for eight samples
     assert any("here/worker-1 takes 2000.0 ms an iteration" in line for line in said)
+    assert any("1000.0 ms of them whatever the batch size" in line for line in said)
 
 
 def test_iterations_before_all_devices_compute_do_not_count(tmp_path: Path) -> None:

@@ -1,13 +1,11 @@
 """Plans of whole clusters: what is recommended, the command line, and mistakes."""
 
-import contextlib
 import json
 import re
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pytest
 
 from esync.planning.__main__ import main
@@ -15,35 +13,14 @@ from esync.planning.candidates import PlanClass
 from esync.planning.ranking import plan
 from esync.planning.report import left_out, reasons
 from esync.planning.steady import steady
+from esync.samples import UNKNOWN
 from esync.simulate import parallel
 from esync.simulate.job import SimulationJob
 
 from .clusters import write
 
 MODES = ("sync", "esync", "local")
-
-
-class SameProcess(Executor):
-    """Run every task at once, in this process."""
-
-    def submit(self, work: Callable[..., Any], /, *arguments: Any, **options: Any) -> Future[Any]:
-        """Return a future that has its result already."""
-        future: Future[Any] = Future()
-        future.set_result(work(*arguments, **options))
-        return future
-
-
-@pytest.fixture(scope="module", autouse=True)
-def same_process() -> Iterator[None]:
-    """Simulate in this process: a pool's processes import the package first, which takes longer than a plan."""
-
-    @contextlib.contextmanager
-    def pool(*_: object) -> Iterator[Executor]:
-        yield SameProcess()
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("esync.planning.ranking.pool", pool)
-        yield
+pytestmark = pytest.mark.usefixtures("same_process")
 
 
 @pytest.fixture(scope="module")
@@ -82,8 +59,10 @@ def test_unequal_devices_are_not_to_wait_for_the_slowest(plans):
     assert not ranking.failed
 
 
-def test_fastest_device_alone_is_recommended_where_exchanges_cost_more_than_the_others_bring(plans):
-    ranking = plans["unequal, slow"].ranking
+def test_fastest_device_alone_is_recommended_where_samples_of_others_are_redundant(tmp_path):
+    path = write(tmp_path, 0.05, 0.06, 0.2, 0.5, bandwidth="100Mbit")
+    made = plan(path, modes=("esync", "local"), training=replace(UNKNOWN, noise_scales=np.array([5.0])))
+    ranking = made.ranking
     assert ranking.recommended.candidate.mode == "local"
     assert ranking.recommended.candidate.ranks == (0,)
     averaging = ranking.best(PlanClass.AVERAGING)
@@ -91,7 +70,7 @@ def test_fastest_device_alone_is_recommended_where_exchanges_cost_more_than_the_
     said = reasons(ranking)
     assert f"has {averaging.throughput / ranking.recommended.throughput:.3g} times the samples/s" in said
     assert f"each worth {averaging.worth:.0%} of one in sequential SGD" in said
-    (line,) = left_out(plans["unequal, slow"], ranking.recommended.candidate)
+    (line,) = left_out(made, ranking.recommended.candidate)
     assert line.endswith("w1/cpu (38.2%), w2/cpu (11.5%), w3/cpu (4.6%)")
 
 
@@ -158,7 +137,7 @@ def test_plan_in_processes_prints_ranking_recommendation_and_command(tmp_path, c
         "fast devices only",
         "local averaging",
         "bottleneck",
-        "i.i.d.",
+        "skewed",
         "docs/results/beyond.md",
         "add=gpu:0.05x2",
     ):

@@ -11,7 +11,7 @@ from matplotlib.colors import same_color, to_hex
 from matplotlib.image import imread
 from pydantic import ValidationError
 
-from esync.algorithms.base import SPARE_STYLES
+from esync.algorithms.styles import SPARE_STYLES
 from esync.reports import figures, style
 from esync.reports.grouping import compare_singly
 from esync.reports.metrics_table import RunFigures, run_figures

@@ -15,8 +15,8 @@ from matplotlib.colors import same_color, to_rgb
 from matplotlib.lines import Line2D
 
 from esync.algorithms import ASGD, Algorithm
-from esync.algorithms.base import SPARE_STYLES
 from esync.algorithms.registry import ALGORITHMS, is_stem, register
+from esync.algorithms.styles import SPARE_STYLES
 from esync.reports import figures
 from esync.reports.algorithm_info import AlgorithmInfo, algorithm_info_of
 from esync.reports.metrics_table import RunFigures

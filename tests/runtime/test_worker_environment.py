@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from esync.runtime.batch_sizes import StepTime
 from esync.runtime.environment import EnvironmentProblemError
 from esync.runtime.straggler_injection import StragglerEvent
 from esync.runtime.worker_environment import (
@@ -45,6 +46,7 @@ EVERYTHING = WorkerEnvironment(
     measure=True,
     per_host=3,
     host_group=HostGroupName("5f3a-0", (0, 2, 10)),
+    step_times=(StepTime(0.1, 0.02), StepTime(1 / 3)),
 )
 
 

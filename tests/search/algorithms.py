@@ -5,18 +5,20 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from esync import config
-from esync.algorithms import AlgorithmContext, Hyper
+from esync.algorithms import AlgorithmContext, Hyper, NoCheckpoints
 from esync.arguments import choose_algorithm
+from esync.checkpoints.checkpoints import Checkpoints
 from esync.coordination import Coordination, ExchangeDecision, TierSettings
 from esync.coordination.coordinator import Coordinator, RefusedError
 from esync.coordination.straggler_policies import OnlinePolicySettings, PolicyDirective
 from esync.exchange import STATISTICS, WEIGHTS, Flat, Specification
+from esync.exchange.protocol.resume_negotiation import ResumeState
+from esync.runtime.batch_sizes import StepTime
 from esync.runtime.device import Device
 from esync.runtime.futures import Future, Handle
 from esync.runtime.phase_timer import PhaseTimer
 from esync.simulate.coordination import StateServerJob
 from esync.simulate.timing import TimedReplica
-from esync.trainer_status import TrainerStatus
 from esync.training.worker_setup import make_limits
 
 from ..exchange.memory_store import MemoryStore, Transmission
@@ -24,7 +26,7 @@ from ..exchange.vectors import TENSORS, Held, gradient, values
 from .options import BATCH, parse
 from .processes import NO_SERVER, Cluster, JobOverError
 from .schedule import Schedule
-from .worker import RATE, WatchedExchange
+from .worker import RATE, Checkpointed, WatchedExchange
 
 T = TypeVar("T")
 
@@ -187,6 +189,7 @@ class Model(TimedReplica):
         for name, vector in ((WEIGHTS, self.weights), (STATISTICS, self.statistics)):
             vector.values, vector.size = held.vectors[name], held.vectors[name].size
         self.weights.sizes, self.size = TENSORS, self.weights.size
+        self.weights.write = self.statistics.write = lambda start, values: None  # type: ignore[attr-defined]
 
     def add_vectors(self, names: Iterable[str]) -> None:
         """Add vectors as long as the weights."""
@@ -195,7 +198,23 @@ class Model(TimedReplica):
             self.further[name] = self.contributions[name] = Flat(self._held.vectors[name])
 
 
-class AlgorithmWorker(TrainerStatus):
+class ExactCheckpoints(Checkpoints):
+    """Checkpoints that show which weights the servers go on with.
+
+    Attributes:
+        weights: those of the servers, where a checkpoint has others for the workers.
+    """
+
+    weights: Any = None
+
+    def settle(self, rank: int, job: int, resume_at: int, replacement: bool) -> ResumeState | None:
+        """See `Checkpoints.settle`."""
+        state = super().settle(rank, job, resume_at, replacement)
+        self.weights = state.weights if state is not None else None
+        return state
+
+
+class AlgorithmWorker(Checkpointed):
     """One worker process that runs a real algorithm; see `worker.Worker`.
 
     Args:
@@ -209,7 +228,7 @@ class AlgorithmWorker(TrainerStatus):
         self._options = parse(schedule.settings.mode, (*schedule.options, f"--rounds={schedule.rounds}"))
         self.algorithm = choose_algorithm(self._options)
         self.exchange: Any = None
-        self._held = Held()
+        super().__init__()
         chance = random.Random(f"{schedule.seed} {store.nonce}")
         self.step_time = schedule.step_time(store.rank)
         self.device: Device = SteppedDevice(job.cluster, store, self.step_time, schedule.jitter, chance)
@@ -222,6 +241,10 @@ class AlgorithmWorker(TrainerStatus):
         for name, vector in values(rank).items():
             self._held.write(name, 0, vector)
         samples = schedule.rounds * schedule.workers * BATCH
+        checkpoints = None
+        if schedule.every:
+            checkpoints = ExactCheckpoints(self._job.folder, schedule.every, schedule.keep, resume=True)
+            checkpoints.bind(self, {})
         algorithm.start(
             AlgorithmContext(
                 replica=Model(self._held, self._step),
@@ -229,20 +252,35 @@ class AlgorithmWorker(TrainerStatus):
                 hyper=lambda: Hyper(RATE, 0.0, 0.0, 1.0),
                 capability=lambda: self.step_time,
                 limits=make_limits(self._options, samples),
-                joined=lambda: self._job.begins(self, self._held, None),
+                agreement=checkpoints.terms if checkpoints is not None else {},
+                checkpoints=checkpoints or NoCheckpoints(),
+                joined=lambda: self._begin(checkpoints),
             )
         )
+        if checkpoints is not None:
+            checkpoints.begun()
         self._job.joined(self)
         while not self.finished:
             self._job.iteration(self)
             algorithm.step(BATCH)
             result = algorithm.result
             if algorithm.exchanged and result is not None:
+                self.trained += 1
                 self._job.exchanged(self, result, self._held)
+                if checkpoints is not None:
+                    checkpoints.save_if_due()
                 if schedule.stop and rank == 0 and result.round >= schedule.stop:
                     algorithm.stop()
+        if checkpoints is not None:
+            checkpoints.save()
         self._job.finishes(self)
         algorithm.close()
+
+    def _begin(self, checkpoints: ExactCheckpoints | None) -> None:
+        """The checkpoint to go on from, if any, has been loaded."""
+        if checkpoints is not None:
+            checkpoints.track("trained", self)
+        self._job.begins(self, self._held, checkpoints.weights if checkpoints is not None else None)
 
     @property
     def waits(self) -> bool:
@@ -274,6 +312,8 @@ class AlgorithmWorker(TrainerStatus):
 
 class Interfaces:
     """What an algorithm sees of its worker; see `algorithms.context.World`."""
+
+    step_times: Sequence[StepTime] = ()
 
     def __init__(self, worker: AlgorithmWorker) -> None:
         self.device, self.recorder = worker.device, worker.recorder

@@ -59,12 +59,21 @@ class Observed:
         parts: round and job number of a checkpoint → ranks whose parts have been written.
         needs: likewise → ranks whose parts it needs.
         newest: round of the newest whole checkpoint; -1: there was none yet.
+        used: round → the commits of each rank that the first server's weights had after it.
     """
 
     models: dict[int, bytes] | None = field(default_factory=dict)
     parts: dict[tuple[int, int], set[int]] = field(default_factory=lambda: defaultdict(set))
     needs: dict[tuple[int, int], set[int]] = field(default_factory=dict)
     newest: int = -1
+    used: dict[int, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
+
+    def note(self, round_state: RoundState) -> None:
+        """Note which commits the first server of a job has used."""
+        total = Counter(self.used[max(round_state.resume_at, 0)])
+        for use in log_of(round_state):
+            total.update(commit.rank for commit in use.commits)
+            self.used[use.round] = Counter(total)
 
     def wrote(self, rank: int, round_: int, facts: dict[str, Any]) -> None:
         """Note that a part of a checkpoint is on the disk."""
@@ -114,6 +123,11 @@ class Invariants:
 
         `exact` are the servers' weights if a checkpoint has others.
         """
+        self._specification = worker.exchange.specification
+        resumed, rank, settings = worker.exchange.resume_at, worker.rank, self._schedule.settings
+        goes_on = resumed >= 0 and not worker.exchange.replacement
+        if goes_on and (settings.rounds or settings.tiered) and worker.trained > self._observed.used[resumed][rank]:
+            raise InvariantError(f"worker {rank} goes on after a commit that the checkpoint's model does not have")
         if worker.rank == 0 and not worker.exchange.replacement:
             self._initial = Held({name: vector.size for name, vector in held.vectors.items()})
             for name, vector in held.vectors.items():
@@ -123,16 +137,11 @@ class Invariants:
 
     def sent(self, exchange: ParameterServerExchange, payload: Payload) -> None:
         """Note what a worker sends."""
-        specification = self._specification = exchange.specification
         nonce = exchange.store.nonce
         self._sent[nonce, exchange.sequence + 1] = payload
-        self._summed = self._summed and (
-            specification.rule in ADDED
-            and specification.compression == NONE
-            and specification.weighting in WEIGHTED
-            and not payload.weight_decay
-            and (not payload.momentum or specification.rule == "outer_nesterov")
-        )
+        # What a resumed job's servers remember is not known here.
+        known = exchange.specification.rule == "outer_nesterov" and exchange.resume_at < 0
+        self._summed = self._summed and not payload.weight_decay and (not payload.momentum or known)
 
     def exchanged(self, worker: AnyWorker, result: Result, held: Held) -> None:
         """Compare the model of a worker after an exchange with the others'."""
@@ -209,7 +218,10 @@ class Invariants:
     def _compare(self, round_: int, model: bytes) -> None:
         if self._models.setdefault(round_, model) != model:
             raise InvariantError(f"two workers have different models after round {round_}")
-        models = self._observed.models if self._schedule.settings.rounds else None
+        settings = self._schedule.settings
+        # What is rounded depends on whether a worker sends its payload alone or with others of its host.
+        alike = settings.rounds and not (settings.hosts and settings.forgetful)
+        models = self._observed.models if alike else None
         if models is not None and models.setdefault(round_, model) != model:
             raise InvariantError(f"the model after round {round_} is another one than it was in an earlier job")
 
@@ -219,7 +231,7 @@ class Invariants:
         round_states = [node.endpoint.server.round_state for node in self._cluster.nodes]
         if not round_states[0].finished:
             raise InvariantError(f"all workers have ended, and the run is not over after round {round_states[0].round}")
-        if settings.rounds and not self._elastic and not self.written:
+        if (settings.rounds or settings.tiered) and not self._elastic and not self.written:
             raise InvariantError("the run is finished, and nobody has written the final model")
         self._check_agreement(round_states)
         used = [
@@ -238,9 +250,10 @@ class Invariants:
                 reverse=True,
             )
             whole = {process.nonce for process in self._processes if process.code == 0}
-            replacements = {process.nonce for process in self._processes[schedule.workers :]}
-            first = {log.nonce: log[:2] for log in logs if log.nonce in replacements}
+            first = {log.nonce: log[:2] for log in logs if round_states[0].arrivals[log.rank] > 1}
             late |= {log[:2] for log in logs if log.nonce not in whole} | set(first.values())
+            if settings.tiered:  # whom a leader that dies in the last round has named counts where it has been heard
+                late |= {commit[:2] for use in last if use.together for commit in use.commits}
         for shard, counts in enumerate(used):
             if twice := [each for each, count in counts.items() if count > 1]:
                 raise InvariantError(f"server {shard} has used commits (rank, sequence) twice: {twice}")
@@ -260,7 +273,10 @@ class Invariants:
             for use in [use for round_state in round_states for use in log_of(round_state) if use.together]:
                 if tuple(sorted(each.rank for each in use.commits)) != use.awaited:
                     raise InvariantError(f"a round was one of {use.commits}, but not of all of {use.awaited}")
-        if self._summed and any(round_state.version for round_state in round_states):
+        specification = self._specification
+        exact = specification.compression == NONE and specification.weighting in WEIGHTED
+        exact = self._summed and exact and specification.rule in ADDED
+        if exact and any(round_state.version for round_state in round_states):
             self._check_weights()
 
     def _check_agreement(self, round_states: list[RoundState]) -> None:

@@ -79,17 +79,22 @@ _PLAIN: dict[str, Kind] = {
     "secondary": Kind(Specification("difference", False, SECONDARY, sparse=True, private=True)),
     "fp16": Kind(_compressed("fp16")),
     "2bit": Kind(_compressed("2bit")),
-    "tiered": Kind(_compressed("fp16"), checkpoints=False, tiered=True),
+    "tiered": Kind(_compressed("fp16"), tiered=True),
     "overlap": Kind(Specification("sgd", True, overlap=True), checkpoints=False),
 }
-_PLAIN |= {f"hosts-{name}": replace(_PLAIN[name], hosts=True) for name in ("sync", "fp16", "2bit", "overlap", "switch")}
+_PLAIN |= {
+    f"hosts-{name}": replace(_PLAIN[name], hosts=True)
+    for name in ("sync", "fp16", "2bit", "tiered", "overlap", "switch")
+}
 #: Modes that refuse --elastic.
 _NOT_ELASTIC = ("ssp", "switch", "hosts-switch")
 _PLAIN |= {f"{name}-elastic": replace(each, elastic=True) for name, each in _PLAIN.items() if name not in _NOT_ELASTIC}
 #: Before the mode, in the name of a kind.
 MODE = "mode:"
-#: Names of kinds: "-elastic" behind those whose servers go on without workers that are gone.
-KINDS = (*_PLAIN, *(MODE + name for name in names(searchable)))
+#: Behind the name of a kind whose servers go on without workers that are gone.
+ELASTIC = "-elastic"
+#: Names of kinds.
+KINDS = (*_PLAIN, *(MODE + name for name in names(searchable)), f"{MODE}tiered-elastic")
 
 
 def kind_of(name: str) -> Kind:
@@ -102,14 +107,15 @@ def kind_of(name: str) -> Kind:
         if name not in _PLAIN:
             raise ValueError(f"no kind {name!r}: there are {', '.join(KINDS)}")
         return _PLAIN[name]
-    mode = name.removeprefix(MODE)
+    mode = name.removeprefix(MODE).removesuffix(ELASTIC)
     algorithm = find(mode)
-    switches = algorithm.switches_synchrony
+    switches, tiered = algorithm.switches_synchrony, issubclass(algorithm, TieredESync)
     return Kind(
         Specification("momentum_sgd" if switches else "sgd", algorithm.synchronous or switches),
-        checkpoints=False,
+        elastic=name.endswith(ELASTIC),
+        checkpoints=tiered,
         hosts=algorithm.synchronous or switches,
-        tiered=issubclass(algorithm, TieredESync),
+        tiered=tiered,
         mode=mode,
     )
 

@@ -56,12 +56,28 @@ def test_random_schedules_of_deaths_in_large_numbers_break_no_run(kind: str, pyt
         "private-elastic 2009 --deaths commit+13:machine --calm 1013",
         # Rank 0 died when its commit of the last round had reached one server, which then left a slow
         # worker's commit unused; its replacement named that one to the other server, which used it.
-        "tiered 20",
-        "tiered 20 --workers 2 --machines 1 --rounds 1 --deaths commit+0:worker --calm 0",
+        "tiered 20 --every 0 --deaths end+4:worker:1,commit+12:worker,commit+18:worker",
+        "tiered 20 --workers 2 --machines 1 --rounds 1 --every 0 --deaths commit+0:worker --calm 0",
         # With three servers, rank 0 died twice around its commit: the round that one server had
         # ended without a slow worker's commit was ended with it on another.
-        "tiered 50005",
-        "tiered 50005 --machines 1 --rounds 3 --deaths commit+2:worker,commit+5:worker --calm 1005",
+        "tiered 50005 --every 0 --keep 3 --stop 1 "
+        "--deaths commit+2:worker,commit+5:worker,commit+7:machine,638:worker:1",
+        "tiered 50005 --machines 1 --rounds 3 --every 0 --keep 3 --stop 1 "
+        "--deaths commit+2:worker,commit+5:worker --calm 1005",
+        # A slow worker died in the last round, and its commit, which one server had used, was taken
+        # back on the other.
+        "tiered 1634 --every 0 --deaths commit+5:machine,287:worker:1 --calm 1287",
+        "mode:tiered 1119 --machines 2 --every 0 --keep 3 --deaths end+2:worker:1 "
+        "--options --slowest-iterations=auto --calm 1002",
+        # A worker that had finished was replaced, and took the place that worker 0 needed to write
+        # the final model.
+        "hosts-2bit 1838 --deaths end+21:machine:0 --calm 1021",
+        "mode:tiered 305",
+        # The only worker that the state server waited for was dead, and it refused the others' messages.
+        "mode:tiered-elastic 70",
+        "mode:tiered-elastic 404",
+        # The check compared the workers' rounded weights with the servers' exact ones.
+        "hosts-fp16-elastic 55 --stop 0 --deaths 667:power --calm 667",
         # A job had the number of the job before, and its parts of a checkpoint were taken for that
         # one's.
         "sync 3709",

@@ -105,6 +105,7 @@ class Training:
 
     state, restore = Algorithm.state, Algorithm.restore
     unsent, restore_unsent = Algorithm.unsent, Algorithm.restore_unsent
+    checkpoint_written = Algorithm.checkpoint_written
 
 
 class WatchedExchange(ParameterServerExchange):
@@ -120,7 +121,35 @@ class WatchedExchange(ParameterServerExchange):
         return super().start(payload, model)
 
 
-class Worker(TrainerStatus):
+class Checkpointed(TrainerStatus):
+    """What checkpoints ask a trainer for, of a model of a few values.
+
+    Attributes:
+        trained: payloads of this slot that have been used, which checkpoints track.
+    """
+
+    gradient_scale = 1.0
+
+    def __init__(self) -> None:
+        self._held, self.trained = Held(), 0
+        self.replica = SimpleNamespace(further={}, common=(), holding=nullcontext)
+        self._params = self.parameters = self.trained_parameters = [Parameter(name, self._held) for name in SIZES]
+        self._optimizer, self.optimizers = Optimizer(), [self]
+        self._updaters = [SimpleNamespace(states={}, states_synced={})]
+
+    def state(self) -> dict[str, Any]:
+        """What is tracked."""
+        return {"trained": self.trained}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go back to there."""
+        self.trained = int(state["trained"])
+
+    def _master(self, parameter: Any) -> None:
+        """There are no float16 weights."""
+
+
+class Worker(Checkpointed):
     """One worker process, from the moment when it has found the others.
 
     Args:
@@ -130,19 +159,12 @@ class Worker(TrainerStatus):
             `world.Job`.
     """
 
-    gradient_scale = 1.0
-
     def __init__(self, schedule: Schedule, store: MemoryStore, job: Any) -> None:
         self._schedule, self._store, self._job = schedule, store, job
-        self._held = Held()
+        super().__init__()
         self.exchange = WatchedExchange(schedule.settings.specification, store, job)
         self.training = Training(self.exchange, schedule.settings.switches)
         self.algorithm = self.training  # type: ignore[assignment]
-        self.replica = SimpleNamespace(further={})
-        self._params = self.parameters = self.trained_parameters = [Parameter(name, self._held) for name in SIZES]
-        self._optimizer, self.optimizers = Optimizer(), [self]
-        self._updaters = [SimpleNamespace(states={}, states_synced={})]
-        self._trained = 0  # exchanges that this slot has behind it; what checkpoints track
 
     def run(self) -> None:
         """Train until the run is over."""
@@ -175,11 +197,13 @@ class Worker(TrainerStatus):
                 self._store.sleep(DISCARD)
                 if self.training.result is not None and self.rank not in self.training.result.aside:
                     exchange.step_aside()
+                if checkpoints is not None:
+                    checkpoints.save_ahead(exchange.newest_round() + 1)
             if self.rank in self.training.left_out:  # else it could always do something, and time would never pass
                 self._store.sleep(DISCARD)
             result = exchange.start(self._payload(), self._held).wait()
             self.training.count(result)
-            self._trained = exchange.sequence
+            self.trained += result.used
             self._job.exchanged(self, result, self._held)
             if checkpoints is not None and self.exchanged:
                 checkpoints.save_if_due()
@@ -189,21 +213,6 @@ class Worker(TrainerStatus):
             checkpoints.save()
         self._job.finishes(self)
         exchange.close()
-
-    def state(self) -> dict[str, Any]:
-        """What is tracked."""
-        return {"trained": self._trained}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go back to there."""
-        self._trained = int(state["trained"])
-
-    def mean_statistics(self) -> Any:
-        """See `Trainer.mean_statistics`."""
-        return nullcontext()
-
-    def _master(self, parameter: Any) -> None:
-        """There are no float16 weights."""
 
     def _payload(self) -> Payload:
         schedule, specification = self._schedule, self.exchange.specification

@@ -102,6 +102,8 @@ class World:
                 self.steps += job.cluster.steps + 1
                 self.processes += len(job.machines.processes)
                 self.job = None
+                if job.begun:
+                    self.observed.note(job.cluster.nodes[0].endpoint.server.round_state)
                 self._check_checkpoints()
                 if over or not self.schedule.every:
                     return
@@ -211,6 +213,11 @@ class Job:
         self._invariants.check_end()
         return True
 
+    @property
+    def begun(self) -> bool:
+        """Whether the workers have had the common model."""
+        return self._registry.begun
+
     # --- what the workers tell, and ask -----------------------------------------------------------
 
     def begins(self, worker: AnyWorker, held: Held, exact: np.ndarray | None) -> None:
@@ -312,6 +319,8 @@ class Job:
         cluster = self.cluster
         self.machines.sleep(after)
         cluster.connected[process.nonce] = process.node.address
+        if process.slot is not None:
+            self._tell(process, Message(messages.WANTED, (process.node.given(worker_id(process.slot)),), request=True))
         self._tell(process, Message(messages.ADD_NODE, (process.node,)))
         cluster.wait(lambda: process.node.id != messages.EMPTY or self._registry.over)
         if process.node.id == messages.EMPTY:

@@ -108,6 +108,10 @@ def test_simulated_evaluation_takes_virtual_time_and_has_a_real_accuracy():
     assert [accuracy.round for accuracy in simulation.accuracies] == [1, 4, 5]
     assert [accuracy.time for accuracy in simulation.accuracies] == pytest.approx([0.4, 1.6, 2.0])
     assert all(0 <= accuracy.accuracy <= 1 for accuracy in simulation.accuracies)
+    assert list(simulation.accuracies[-1].parts) == [f"recall/{label}" for label in range(10)]
+    tested = np.bincount(numerics.dataset.test_labels)
+    recalled = np.dot(list(simulation.accuracies[-1].parts.values()), tested) / tested.sum()
+    assert recalled == pytest.approx(simulation.accuracies[-1].accuracy, abs=1e-6)
     assert numerics.gradients == 5
 
 
@@ -233,9 +237,9 @@ def test_simulated_evaluation_uses_the_mean_statistics_of_all_workers(monkeypatc
     examined = {}
 
     class Kept(GradientNumerics):
-        def accuracy(self, weights, statistics, every_sample=False):
+        def evaluate(self, weights, statistics, every_sample=False):
             examined[self._options.statistics] = values(weights), values(statistics)
-            return super().accuracy(weights, statistics, every_sample)
+            return super().evaluate(weights, statistics, every_sample)
 
     def values(source):
         out = np.empty(source.size, np.float32)

@@ -113,7 +113,7 @@ def test_automatic_interval_is_the_same_on_all_workers_and_fits_the_times(words:
     (iterations,) = found
     exchange = algorithms[0].result.transfer
     wanted = exchange / 0.05 if words == ["--overlap"] else 4 * exchange / 0.05
-    assert wanted <= iterations + 1e-6
+    assert wanted <= 1.15 * iterations  # it follows from the median of several exchanges
     assert iterations < 1.5 * wanted + 1
     if not words:
         assert len({each["iterations"] for each in out["devices"]}) == 1

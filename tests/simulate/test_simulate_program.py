@@ -6,10 +6,12 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from esync.data import find_data_dir
 from esync.models.networks import MODELS, build
+from esync.runtime.mxnet_import import mx
 from esync.simulate import sweep
 from esync.simulate.__main__ import main
 from esync.simulate.timing import SIZES
@@ -126,6 +128,7 @@ def test_simulate_without_gradients_needs_no_mxnet(described):
         (["--sweep=network.bandwidth=1Mbit,1Gbit", "--free-network"], 2, "its values make no difference"),
         (["--sweep=workers.0.simulate.speed=[[2"], 2, "not valid YAML"),
         (["--data-dir=/nowhere"], 1, "/nowhere"),
+        (["--preset=fast", "--leave-out=9", "--numerics=none"], 2, "--leave-out: rank 9 cannot be left out"),
     ],
 )
 def test_simulate_with_mistake_names_it(described, capsys, words, code, message):
@@ -253,6 +256,26 @@ def test_simulate_goes_on_with_the_final_model_of_another_simulation(described):
     reached, went_on = (json.loads(path.read_text())["final_accuracy"] for path in (once, second))
     assert went_on == pytest.approx(reached, abs=1e-3)
     assert reached > 0.2
+
+
+def test_simulated_average_is_that_of_the_rounds(described):
+    data = [f"--data-dir={find_data_dir(None, 'fashion-mnist')}", "--no-logs", "--test-images=100", "-n=mlp"]
+
+    def final(rounds: int, average: str) -> np.ndarray:
+        path = described.parent / "final.params"
+        run(
+            described,
+            *data,
+            "--mode=sync",
+            f"--rounds={rounds}",
+            f"--weight-average={average}",
+            f"--final-model={path}",
+        )
+        return np.concatenate([value.asnumpy().ravel() for value in mx.nd.load(str(path)).values()])
+
+    first, second = final(1, "none"), final(2, "none")
+    assert not np.array_equal(first, second)
+    assert final(2, "polynomial") == pytest.approx(0.1 * first + 0.9 * second, abs=1e-6)  # η = 8: weights 1 and 9
 
 
 @pytest.mark.parametrize(

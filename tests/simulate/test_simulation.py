@@ -1,5 +1,6 @@
 """A simulated cluster, against times and bytes worked out by hand."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from esync.exchange import WEIGHTS
 from esync.exchange.protocol.wire import HEADER_ELEMENTS, message_elements
 from esync.reports.report_page.timeline import timelines
 from esync.reports.runs import load_run
+from esync.runtime.batch_sizes import StepTime
 from esync.simulate import fast_forward
 from esync.simulate.cluster import ClusterModel
 from esync.simulate.network import Link
@@ -242,6 +244,19 @@ def test_simulated_limits_of_time_and_samples_end_the_run():
     assert timed.rounds == pytest.approx(20, abs=1)
     counted = simulate(cluster(0.1, 0.1), "--mode=sync", "--epochs=0.05", rounds=1000)
     assert counted.samples == pytest.approx(3000, abs=128)
+
+
+def test_simulated_batches_by_speed_follow_a_device_that_becomes_slower():
+    modelled = cluster(0.1, 0.1)
+    slower = replace(modelled.workers[1].device, speed=[(2.0, 1 / 3)])
+    modelled = replace(modelled, workers=(modelled.workers[0], replace(modelled.workers[1], device=slower)))
+    words = ["--mode=sync", "--network=lenet", "--batch-size=64"]
+    equal = simulate(modelled, *words, rounds=100)
+    divided = simulate(replace(modelled, step_times=(StepTime(0.1), StepTime(0.1))), *words, rounds=100)
+
+    assert divided.samples == equal.samples == 100 * 128
+    assert equal.now == pytest.approx(20 * 0.1 + 80 * 0.3, rel=0.05)
+    assert divided.now == pytest.approx(20 * 0.1 + 5 * 0.3 + 75 * 0.15, rel=0.05)  # 96 and 32 samples
 
 
 def test_simulation_with_the_same_seed_repeats_and_with_another_differs():

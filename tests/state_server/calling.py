@@ -3,7 +3,6 @@
 import http.client
 import json
 import re
-import socket
 import subprocess
 import sys
 import threading
@@ -53,12 +52,6 @@ def until(condition, limit: float = 30):
 
 def port_of(url: str) -> int:
     return int(url.rsplit(":", 1)[1])
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:

@@ -6,12 +6,13 @@ It is a new cluster on a free port of this machine, run by an unprivileged user.
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.support.ports import free_port
 
 
 class MissingError(Exception):
@@ -65,9 +66,7 @@ def cluster() -> Iterator[Postgres]:
     try:
         if user:
             shutil.chown(folder, user)
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            port = taken.getsockname()[1]
-        postgres = Postgres(folder, port, user)
+        postgres = Postgres(folder, free_port(), user)
         postgres.run("initdb", "-D", str(folder / "data"), "-U", "tester", "-A", "trust", "-E", "UTF8", "--no-sync")
         postgres.start()
         try:

@@ -95,10 +95,12 @@ def test_api_jobs_are_listed(url):
 
 
 def test_api_report_is_shown(mine):
-    assert post(f"{mine}/report", report(rank=1, accuracy=0.75, accuracy_round=1))[:2] == (200, {})
+    parts = {"recall/3": 0.0}
+    assert post(f"{mine}/report", report(rank=1, accuracy=0.75, accuracy_round=1, parts=parts))[:2] == (200, {})
+    assert send(mine)[1]["totals"]["parts"] == parts
     workers = send(mine)[1]["workers"]
     assert workers[0]["last_report"] is None
-    told = report(rank=1, accuracy=0.75, accuracy_round=1)
+    told = report(rank=1, accuracy=0.75, accuracy_round=1, parts=parts)
     defaults = {"metric": "accuracy", "goal": "max", "run_round": None, "logged": {}}
     assert workers[1]["last_report"] == {**told, **defaults}
 

@@ -31,7 +31,7 @@ def finish(url: str, name: str, rounds: int = 3, **changes: object) -> str:
 
 
 def test_report_of_a_finished_run_shows_its_figures_and_events(url):
-    run = finish(url, "report-one", logged={"loss": 0.25})
+    run = finish(url, "report-one", logged={"loss": 0.25}, parts={"recall/shirt": 0.125})
     status, body, headers = get(url, f"/api/v1/report?runs={run}")
     text = body.decode()
     assert status == 200
@@ -42,6 +42,7 @@ def test_report_of_a_finished_run_shows_its_figures_and_events(url):
     assert "computing / waiting / transferring" in text
     assert "begun with 2 workers" in text
     assert "ended: target reached" in text
+    assert re.search(r"recall/shirt</th><td class=.number shade-0.>0.125<", text)
     figures = json.loads(re.search(r'id="figures">(.*?)</script>', text, re.DOTALL)[1])
     assert figures[0]["curves"]["rounds"][0]["y"] == [0.3, 0.6, 0.9]
     assert [figure["curves"]["time"][0]["y"] for figure in figures if figure.get("title") == "loss"] == [[0.25] * 3]

@@ -7,11 +7,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from calling import free_port, send, until
+from calling import send, until
 
 from esync.coordination.client import StateServerClient
 from esync.coordination.coordinator import Coordinator
 from esync.state_server import journal
+from tests.support.ports import free_port
 
 SPEEDS = [0.004, 0.01, 0.03, 0.1]  # seconds of an iteration, by rank
 

@@ -34,7 +34,7 @@ def take(job: Job, rank: int, round: int, **changes: object) -> None:
 def test_families_are_there_without_jobs():
     families = scrape(JobRegistry())
     job_families = {name for name in families if name.startswith(("esync_job", "esync_worker", "esync_evaluation"))}
-    assert len(job_families) == 11
+    assert len(job_families) == 12
     assert all(families[name].documentation and not families[name].samples for name in job_families)
     assert families["esync_worker_samples"].type == "counter"
     assert "esync_http_request_seconds" in families
@@ -90,9 +90,10 @@ def test_odd_labels_are_escaped():
 
 def test_metric_has_its_name_as_label(jobs):
     job = jobs.get("mine")
-    take(job, 0, 1, accuracy=7.5, accuracy_round=1, metric="perplexity", goal="min")
+    take(job, 0, 1, accuracy=7.5, accuracy_round=1, metric="perplexity", goal="min", parts={"recall/3": 0.25})
     take(job, 1, 1)
     assert values(jobs, "esync_evaluation", "rank", "metric") == {("0", "perplexity"): 7.5}
+    assert values(jobs, "esync_evaluation_part", "rank", "part") == {("0", "recall/3"): 0.25}
 
 
 def test_requests_are_observed_by_class_of_status():

@@ -5,11 +5,12 @@ import socket
 import time
 
 import pytest
-from calling import free_port, port_of, post, send, until
+from calling import port_of, post, send, until
 from django.conf import settings
 
 from esync.coordination.round_reporter import RoundReporter, shares
 from esync.runtime.metric import Metric
+from tests.support.ports import free_port
 
 
 def entry(samples: int = 64, wait: float = 0.25) -> dict:
@@ -57,8 +58,9 @@ def test_reports_send_rounds_and_later_accuracies(mine, reports):
     assert [told[name] for name in ("compute", "wait", "exchange", "bytes_sent", "bytes_received")] == pytest.approx(
         [0.5, 0.25, 0.15, 10, 20]
     )
-    worker.accuracy(1, 0.75)
+    worker.accuracy(1, 0.75, {"recall/3": 0.5})
     until(lambda: newest(mine, 1)["accuracy"] == 0.75)
+    assert newest(mine, 1)["parts"] == {"recall/3": 0.5}
     assert (newest(mine, 1)["metric"], newest(mine, 1)["goal"]) == ("loss", "min")
     worker.accuracy(2, float("nan"))  # of weights that have diverged
     assert (newest(mine, 1)["accuracy_round"], newest(mine, 1)["samples"]) == (1, 64)

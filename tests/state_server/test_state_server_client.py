@@ -6,7 +6,7 @@ import re
 import threading
 
 import pytest
-from calling import free_port, port_of, send
+from calling import port_of, send
 from faulty_server import OK, FaultyServer, answer, refusal
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from esync import config
 from esync.coordination import Coordination, ExchangeDecision
 from esync.coordination.client import StateServerClient, StateServerError, as_text, from_text
+from tests.support.ports import free_port
 
 
 def client_of(server: FaultyServer, **options) -> StateServerClient:
@@ -63,7 +64,7 @@ def test_client_sends_the_documented_fields():
     assert reset == {"rank": 3, "round": 2}
     assert (next_ask["round"], next_ask["iteration"]) == (2, 1)
     assert 0 < next_ask["round_trip"] < 5
-    assert rejoin == {"rank": 3, "round": 3, "rejoin": True, "members": [0, 3]}
+    assert rejoin == {"rank": 3, "round": 3, "rejoin": True, "present": "9"}
 
 
 def test_client_reset_fits_the_ranks_of_the_largest_job(url):

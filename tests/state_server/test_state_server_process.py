@@ -12,11 +12,12 @@ import time
 from pathlib import Path
 
 import pytest
-from calling import ROOT, free_port, send, until
+from calling import ROOT, send, until
 from django.core.management import call_command
 
 from esync.state_server.__main__ import parse_arguments
 from tests.support import child
+from tests.support.ports import free_port
 
 SERVE = ("-m", "esync.state_server", "--port", "0")
 RUNSERVER = ("SimpleStateServer/manage.py", "runserver", "127.0.0.1:0", "--noreload")

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from esync.exchange import Result
+from esync.runtime.evaluation_result import EvaluationResult
 from esync.runtime.phase_timer import PhaseTimer
 from esync.runtime.progress import Progress, ProgressReporter, parse
 from esync.training.callbacks import LogFiles, ProgressLines
@@ -23,11 +24,11 @@ class Evaluation:
     def done(self) -> bool:
         return self.is_done
 
-    def result(self) -> float:
+    def result(self) -> EvaluationResult:
         assert self.is_done
-        return self.weights / 100
+        return EvaluationResult(self.weights / 100)
 
-    def wait(self) -> float:
+    def wait(self) -> EvaluationResult:
         self.is_done = True
         return self.result()
 
@@ -57,7 +58,7 @@ class Replica:
     weights, statistics = 0.0, 0.0
 
     @property
-    def common(self) -> tuple[float, float]:
+    def evaluated(self) -> tuple[float, float]:
         return self.weights, self.statistics
 
     def open(self) -> None:

@@ -15,6 +15,7 @@ from esync.exchange import NO_OFFERS, STATISTICS, WEIGHTS, Exchange, Payload, Re
 from esync.exchange.codecs.sparse import Sparse
 from esync.exchange.protocol.resume_negotiation import Offers
 from esync.exchange.protocol.round_state import Limits
+from esync.runtime.batch_sizes import StepTime
 from esync.runtime.futures import Completed
 from esync.runtime.phase_timer import PhaseTimer
 
@@ -229,7 +230,14 @@ class ScriptedCoordination:
         self.round, self.round_trip = 1, round_trip
         self.script, self.log, self.device = script, log, device
 
-    def init(self, num_workers: int, epsilon: float | None, slowest_iterations: int = 1, watching: Any = None) -> None:
+    def init(
+        self,
+        num_workers: int,
+        epsilon: float | None,
+        slowest_iterations: int = 1,
+        watching: Any = None,
+        tiering: Any = None,
+    ) -> None:
         self.log.append(("init", num_workers, epsilon, slowest_iterations))
 
     def ask(self, iteration: int, capability: float) -> Slow:
@@ -295,6 +303,7 @@ class World:
     prepare: Callable[[ScriptedExchange], None] = lambda exchange: None
     capability: float = 0.25
     limits: Limits = field(default_factory=Limits)
+    step_times: Sequence[StepTime] = ()
 
     def __post_init__(self) -> None:
         self.device = Device()

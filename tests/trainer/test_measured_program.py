@@ -27,6 +27,7 @@ trainer = esync.Trainer(
 )
 try:
     for data in trainer.batches([mx.nd.ones((8, 4))] * 10):
+        data = data[: trainer.batch_size(8)]
         with mx.autograd.record():
             loss = net(data).sum()
         loss.backward()
@@ -51,7 +52,7 @@ def test_measured_program_reports_its_iterations_and_leaves_no_trace(tmp_path: P
     )
     try:
         assert process.stdout is not None
-        measured = _until(lambda event: event["iterations"] > 20, process)
+        measured = _until(lambda event: event["half"]["iterations"] > 20, process)
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=60)
     finally:
@@ -61,6 +62,9 @@ def test_measured_program_reports_its_iterations_and_leaves_no_trace(tmp_path: P
     assert measured["vectors"] == {"weights": 5, "statistics": 0}
     assert measured["samples"] == 8 * measured["iterations"]
     assert measured["seconds"] >= 0.02 * measured["iterations"]
+    half = measured["half"]  # the emulated device takes half as long for half a batch
+    assert half["samples"] == 4 * half["iterations"]
+    assert half["seconds"] / half["iterations"] < 0.9 * measured["seconds"] / measured["iterations"]
     assert measured["squares"] >= measured["seconds"] ** 2 / measured["iterations"] * (1 - 1e-9)
     assert [path.name for path in tmp_path.iterdir()] == ["ended"]  # cleanly, without logs, checkpoints or a model
 

@@ -12,9 +12,10 @@ from esync.models.networks import build
 from esync.runtime.mxnet_import import mx
 from esync.runtime.watchdog import Watchdog
 from esync.training import checkpoint_evaluator
-from esync.training.accuracy import accuracy
+from esync.training.accuracy import predictions
 
 from ..data import tiny_dataset
+from ..support import child
 
 #: A file with networks of a user's.
 OWN = Path(__file__).parents[1] / "support" / "user_networks.py"
@@ -61,7 +62,8 @@ def test_checkpoint_evaluator_evaluates_each_checkpoint_once_in_order(tmp_path, 
     assert run(*flags) == 0
     assert sorted(path for path in checkpoints.rglob("*")) == before  # it only reads
     dataset = load("fashion-mnist", data_dir)
-    expected = [accuracy(net, dataset.test_images, dataset.test_labels, 28, mx.cpu()) for net in nets]
+    predicted = [predictions(net, dataset.test_images, 28, mx.cpu()) for net in nets]
+    expected = [(classes == dataset.test_labels).mean() for classes in predicted]
     assert [float(row[4]) for row in rows(out)] == pytest.approx(expected)
     assert [[float(row[1]), *map(int, row[2:4]), int(row[5])] for row in rows(out)] == [
         [5.0, 10, 160, 10],
@@ -70,6 +72,17 @@ def test_checkpoint_evaluator_evaluates_each_checkpoint_once_in_order(tmp_path, 
     nets.append(write(checkpoints, 30, seed=3))
     assert run(*flags) == run(*flags) == 0  # goes on where it was
     assert [int(row[5]) for row in rows(out)] == [10, 20, 30]
+
+
+def test_checkpoint_evaluator_evaluates_the_average(tmp_path, data_dir):
+    """That of a run of the worker program, whose last evaluation is of the same model."""
+    kept, logs = tmp_path / "kept", tmp_path / "logs"
+    words = f"-m local -n mlp -l 0.02 --rounds 20 -e 20 -c 1 -b 8 -dd {data_dir} -ld {logs} --checkpoint-dir {kept}"
+    done = child.run("-m", "esync.worker", *words.split(), "--weight-average=polynomial")
+    assert done.returncode == 0, done.stderr
+    assert run("--checkpoint-dir", kept, "-dd", data_dir, "--out", tmp_path / "out", "--once") == 0
+    (final,) = logs.rglob("iter-20.txt")
+    assert float(rows(tmp_path / "out")[-1][4]) == pytest.approx(json.loads(final.read_text())["accuracy"])
 
 
 def test_checkpoint_evaluator_waits_for_incomplete_checkpoint(tmp_path, data_dir):

@@ -16,7 +16,7 @@ from esync.runtime.errors import EvaluationError
 from esync.runtime.futures import NotDoneError
 from esync.runtime.mxnet_import import mx
 from esync.runtime.processes import EVALUATING
-from esync.training.accuracy import accuracy, spread
+from esync.training.accuracy import predictions, recall_by_class, spread
 from esync.training.evaluation_process import EvaluationProcess
 
 from ..data import tiny_dataset
@@ -69,10 +69,18 @@ def numbered_images(count: int, size: int = 28) -> np.ndarray:
 
 
 @pytest.mark.parametrize("auxiliary", [False, True])
-def test_accuracy_is_the_share_of_right_answers(auxiliary):
+def test_accuracy_and_recalls_are_shares_of_right_answers(auxiliary):
     answers = [number % 10 for number in range(200)]
     labels = np.uint8([0, 1, 2, 3, 0, 0, 0, 0])  # the first four are right
-    assert accuracy(Table(answers, auxiliary), numbered_images(8), labels, 28, mx.cpu()) == 0.5
+    predicted = predictions(Table(answers, auxiliary), numbered_images(8), 28, mx.cpu())
+    assert np.mean(predicted == labels) == 0.5
+    # Class 4 is predicted, but has no test image, and so no recall.
+    assert recall_by_class(predicted, labels, list("abcde")) == {
+        "recall/a": 0.2,
+        "recall/b": 1.0,
+        "recall/c": 1.0,
+        "recall/d": 1.0,
+    }
 
 
 def test_accuracy_counts_every_image_where_batches_do_not_fit():
@@ -82,7 +90,7 @@ def test_accuracy_counts_every_image_where_batches_do_not_fit():
     labels = np.uint8([answers[number % 200] for number in range(count)])
     labels[-1] += 1
     table = Table(answers)
-    assert accuracy(table, images, labels, 28, mx.cpu()) == (count - 1) / count
+    assert (predictions(table, images, 28, mx.cpu()) == labels).sum() == count - 1
     assert sum(shape[0] for shape in table.batches) == count
     assert len(table.batches) > 1
 
@@ -91,8 +99,8 @@ def test_accuracy_with_enlarged_images_uses_smaller_batches():
     answers = [number % 10 for number in range(200)]
     small, large = Table(answers), Table(answers)
     images, labels = numbered_images(60), np.uint8([number % 10 for number in range(60)])
-    assert accuracy(small, images, labels, 28, mx.cpu()) == 1.0
-    assert accuracy(large, images, labels, 224, mx.cpu()) == 1.0
+    assert (predictions(small, images, 28, mx.cpu()) == labels).all()
+    assert (predictions(large, images, 224, mx.cpu()) == labels).all()
     assert {shape[1:] for shape in large.batches} == {(1, 224, 224)}
     assert max(shape[0] for shape in large.batches) < max(shape[0] for shape in small.batches)
 
@@ -155,14 +163,16 @@ def test_evaluation_process_returns_the_accuracies_of_the_given_weights_one_at_a
         with pytest.raises(NotDoneError):
             first.result()
         assert ask(process, replica) is None
-        assert first.wait() == float(np.mean(spread(answers, 50) == spread(labels, 50)))
+        right = spread(answers, 50) == spread(labels, 50)
+        assert first.wait().value == float(np.mean(right))
+        assert first.wait().parts == {f"recall/{c}": round(right[spread(labels, 50) == c].mean(), 6) for c in range(10)}
         assert first.done()
         assert first.result() == first.wait()
         name = rf"the process that evaluates the model \(process {process._process.pid}\)"
         assert re.search(rf"waiting for the evaluation of the model for \d+ s: {name}", caplog.text)
 
         net, answers = lenet(2, images)
-        assert ask(process, replica_of(net), every_sample=True).wait() == float(np.mean(answers == labels))
+        assert ask(process, replica_of(net), every_sample=True).wait().value == float(np.mean(answers == labels))
     finally:
         process.close()
 
@@ -187,7 +197,7 @@ def test_evaluation_process_that_is_killed_between_two_evaluations_is_restarted(
     first = process._process
     first.kill()
     first.wait()
-    assert ask(process, replica_of(net)).wait() == float(
+    assert ask(process, replica_of(net)).wait().value == float(
         np.mean(answers == load("fashion-mnist", data_dir).test_labels)
     )
     assert process._process.pid != first.pid

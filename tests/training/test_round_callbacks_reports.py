@@ -1,5 +1,6 @@
 """The callbacks of a round: progress, reports to the state server, curves."""
 
+from collections.abc import Mapping
 from types import SimpleNamespace
 
 from esync.exchange import Result
@@ -35,7 +36,7 @@ class Reports:
     def round(self, number: int, entry: dict, local_iterations: int, seconds: float) -> None:
         self.told.append(("round", number, entry["num_samples"], local_iterations, seconds))
 
-    def accuracy(self, number: int, accuracy: float) -> None:
+    def accuracy(self, number: int, accuracy: float, parts: Mapping[str, float]) -> None:
         self.told.append(("accuracy", number, accuracy))
 
 

@@ -187,9 +187,9 @@ def test_run_with_another_metric_ends_at_its_target(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("evaluate", "message", "background"),
     [
-        (lambda: "0.5", "evaluate should return a number, but <lambda> has returned '0.5'", False),
+        (lambda: "0.5", "a number, or a mapping of names to numbers, but <lambda> has returned '0.5'", False),
         (mx.metric.Accuracy().get, r"has returned \('accuracy', nan\) \(of what a metric's get\(\) returns", True),
-        (lambda: mx.nd.ones(2), r"a number, but <lambda> has returned \[1. 1.\] <NDArray 2 @cpu\(0\)>", False),
+        (lambda: mx.nd.ones(2), r"to numbers, but <lambda> has returned \[1. 1.\] <NDArray 2 @cpu\(0\)>", False),
         *(
             (
                 lambda: 1 / 0,
@@ -212,12 +212,16 @@ def test_run_evaluates_by_a_data_loader_with_workers_made_before(tmp_path, threa
     net, dataset = dense(), mx.gluon.data.ArrayDataset(INPUTS, LABELS)
     loader = mx.gluon.data.DataLoader(dataset, 4, num_workers=1, thread_pool=threads)
 
-    def evaluate() -> float:
+    def evaluate() -> dict:
         batches = ((data.as_in_context(mx.cpu()), label.asnumpy()) for data, label in loader)
-        return sum(float((net(data).argmax(1).asnumpy() == label).sum()) for data, label in batches) / 8
+        right = np.concatenate([net(data).argmax(1).asnumpy() == label for data, label in batches])
+        recalls = {label: right[LABELS.asnumpy() == label].mean() for label in range(2)}
+        return {"recall": {**recalls, "without samples": np.nan}, "accuracy": mx.nd.array(right).mean()}
 
     train(net, esync.Run(tmp_path, evaluate=evaluate, quiet=True))
-    assert entries(tmp_path / "cpu")[4]["accuracy"] == evaluate()
+    last, expected = entries(tmp_path / "cpu")[4], evaluate()
+    assert last["accuracy"] == expected["accuracy"].asscalar()
+    assert last["parts"] == {f"recall/{label}": expected["recall"][label] for label in range(2)}
 
 
 def test_run_whose_evaluation_hangs_in_the_fork_is_refused_by_its_line(tmp_path, monkeypatch):
@@ -279,7 +283,7 @@ def test_metric_that_stays_the_same_while_the_weights_change_is_noticed(caplog, 
     evaluation = ForkedEvaluation(lambda: value, Replica(list(net.collect_params().values()), lambda size: 0.0))
     for number in range(10):
         net[0].weight.set_data(mx.nd.full((2, 4), number))
-        evaluation.watched_value()
+        evaluation.watched_result()
     assert caplog.text.count("evaluate has returned 0.5 5 times in a row") == warned
 
 
@@ -365,6 +369,35 @@ def test_run_resumes_from_its_checkpoint(tmp_path):
     assert (tmp_path / "kept/model/model.params").exists()
 
 
+def test_run_with_an_average_evaluates_saves_and_resumes_it(tmp_path):
+    """The final model is the average of the rounds' weights; the training itself is as without."""
+
+    def once(name: str, rounds: int, resume: bool = False, average: str = "polynomial", kept: str = "kept"):
+        net = dense()
+
+        def evaluate() -> float:
+            return float(net[0].weight.data().asnumpy()[0, 0])
+
+        checkpoints = esync.Checkpoints(tmp_path / kept, 3, resume=resume)
+        run = esync.Run(
+            tmp_path / name, checkpoints=checkpoints, net=net, evaluate=evaluate, quiet=True, weight_average=average
+        )
+        train(net, run, rounds)
+        final = mx.nd.load(str(tmp_path / kept / "model/model.params"))["0.weight"].asnumpy()
+        evaluated = {number: entry.get("accuracy") for number, entry in entries(tmp_path / name / "cpu").items()}
+        return net[0].weight.data().asnumpy(), final, evaluated
+
+    seen = [once(f"{rounds}", rounds, average="none", kept=f"{rounds}")[0] for rounds in (1, 9)]
+    trained, final, evaluated = once("whole", 9)  # mode local adds every eighth iteration
+    expected = 0.1 * seen[0] + 0.9 * seen[1]
+    assert np.array_equal(trained, seen[-1])
+    assert final == pytest.approx(expected, abs=1e-6)
+    assert not np.array_equal(final, trained)
+    assert evaluated[9] == pytest.approx(float(final[0, 0]))
+    once("parts", 3, kept="parts")
+    assert np.array_equal(once("parts", 9, resume=True, kept="parts")[1], final)
+
+
 def test_run_takes_folders_from_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("ESYNC_LOG_DIR", str(tmp_path / "logs"))
     monkeypatch.setenv("ESYNC_DEVICE_FOLDER", "cpu-7")
@@ -385,6 +418,7 @@ def test_run_takes_folders_from_the_environment(tmp_path, monkeypatch):
         ({"target": float("nan"), "evaluate": float}, "target=nan: accuracy should be 0 to 1"),
         ({"metric": ("accuracy", "high")}, r"metric \('accuracy', 'high'\)"),
         ({"metric": ("", "max")}, r"metric \('', 'max'\)"),
+        ({"weight_average": "mean"}, "weight_average='mean': it should be 'none' or 'polynomial'"),
     ],
 )
 def test_run_with_unusable_argument_names_it(tmp_path, settings, message):

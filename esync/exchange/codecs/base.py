@@ -60,19 +60,20 @@ class Encoder(ABC):
     """Packs the weights' part of a worker's payloads."""
 
     @abstractmethod
-    def write(self, values: Source | Sparse, buffer: GetBuffer) -> Iterator[PackedArray]:
+    def write(self, values: Source | Sparse, buffer: GetBuffer, compression: int = 0) -> Iterator[PackedArray]:
         """Pack a payload array by array, and keep the residual for the next one.
 
         Args:
             values: a vector of the weights' size, or a sparse step, depending on the codec.
             buffer: returns the memory for each array; called right before it is written.
+            compression: number of the payload's compression, if the codec has several.
 
         Yields:
             The arrays, as soon as they are complete.
         """
 
     @abstractmethod
-    def sizes(self, server: int) -> list[int]:
+    def sizes(self, server: int, compression: int = 0) -> list[int]:
         """Return the sizes of a payload's arrays for a server in float32 values, or upper limits."""
 
     def state(self) -> dict[str, Any]:
@@ -113,22 +114,23 @@ class Decoder(ABC):
         """
 
     @abstractmethod
-    def answer_arrays(self, server: int, length: int) -> list[tuple[int, int]]:
+    def answer_arrays(self, server: int, form: int) -> list[tuple[int, int]]:
         """Return the arrays of a server's answer: keys, and sizes in float32 values.
 
         Args:
             server: its number.
-            length: bytes of the answer, from the server's status.
+            form: what the server's status says of the answer: its bytes where these vary, or the
+                number of its compression where there are several.
         """
 
     @abstractmethod
-    def read(self, server: int, arrays: Iterable[np.ndarray], length: int, model: ModelSink) -> None:
+    def read(self, server: int, arrays: Iterable[np.ndarray], form: int, model: ModelSink) -> None:
         """Unpack the arrays of an answer, and write them to the model.
 
         Args:
             server: number of the server.
             arrays: including headers, in the order of `answer_arrays`.
-            length: see `answer_arrays`.
+            form: see `answer_arrays`.
             model: receives the weights.
 
         Raises:
@@ -136,8 +138,8 @@ class Decoder(ABC):
         """
 
     @abstractmethod
-    def answer_sizes(self, server: int) -> list[int]:
-        """Return the sizes of the arrays of an answer in float32 values, or upper limits."""
+    def answer_sizes(self, server: int, form: int) -> list[int]:
+        """Return the sizes of the arrays of an answer in float32 values, or upper limits; see `answer_arrays`."""
 
 
 # --- on servers -----------------------------------------------------------------------------------
@@ -186,12 +188,14 @@ class UpdatedBucket(NamedTuple):
         weights: the values that the rule works on, in the server's memory.
         common: the values published in channel 0, in host memory.
         value: the input of the rule.
+        compression: number of the answer's compression, if the codec has several.
     """
 
     bucket: int
     weights: np.ndarray
     common: np.ndarray
     value: np.ndarray | Sparse
+    compression: int = 0
 
 
 class Downlink(ABC):

@@ -1,7 +1,7 @@
 """Buckets of weights packed into a fixed number of bytes: fp16, 4bit and 2bit.
 
-Every bucket has a second key, of its packed size, for payloads and answers. These keys form a
-channel of the layout that all workers share, like channel 0.
+Every bucket has a further key for each compression, of its packed size, for payloads and answers.
+The keys of a compression form a channel of the layout that all workers share, like channel 0.
 
 All workers have the same *common* weights, bit for bit. The server has them, too, and also the
 exact weights that the rule works on. After every round it packs the difference between the two, one
@@ -45,8 +45,8 @@ from .sparse import Sparse, bounds_of
 from .uncompressed import sizes_of
 
 
-class BucketCodec(Codec):
-    """Packs bucket by bucket.
+class Packing:
+    """One compression of the buckets, and the keys of their packed values.
 
     Args:
         compression: "fp16", "4bit" or "2bit".
@@ -56,9 +56,57 @@ class BucketCodec(Codec):
     """
 
     def __init__(self, compression: str, layout: Layout, tensors: Sequence[int], channel: int) -> None:
-        self.name = self.compression = compression
+        self.compression = compression
+        self._layout, self._tensors, self._channel = layout, tensors, channel
+
+    @cached_property
+    def by_server(self) -> list[dict[int, tuple[Bucket, Quantizer]]]:
+        """For each server, index of each bucket of weights → the bucket and its quantizer."""
+        compile_loops(self.compression)
+        return [self._of(server) for server in range(self._layout.servers)]
+
+    def _of(self, server: int) -> dict[int, tuple[Bucket, Quantizer]]:
+        shard = ServerShard(self._layout, server, bounds_of(self._tensors))
+        return {
+            bucket.index: (bucket, quantizer_of(self.compression, shard.segments(number)))
+            for number, bucket in enumerate(shard.buckets)
+        }
+
+    def key(self, bucket: Bucket) -> int:
+        """Return the key of a packed bucket."""
+        return self._layout.key(bucket, self._channel)
+
+    def sizes(self, server: int) -> list[int]:
+        """Return the packed sizes of a server's buckets, assuming one segment in each."""
+        sizes = sizes_of(self._layout.of(WEIGHTS, server))
+        return [quantizer_of(self.compression, [size]).elements for size in sizes]
+
+
+class BucketCodec(Codec):
+    """Packs bucket by bucket, with one of several compressions in each exchange.
+
+    MXNet binds a key to the byte size of its first value, so every compression has a channel of its
+    own. They share the common weights and the residuals. An answer has the largest number of a
+    compression in its round, which stands in the status.
+
+    Args:
+        compressions: the finest one first.
+        layout: how the model is cut into buckets.
+        tensors: sizes of the tensors that the weights consist of.
+        channel: of the first compression's keys.
+    """
+
+    def __init__(self, compressions: Sequence[str], layout: Layout, tensors: Sequence[int], channel: int) -> None:
+        self.name = " or ".join(compressions)
         self.layout = layout
-        self._tensors, self._channel = tensors, channel
+        self.packings = [
+            Packing(compression, layout, tensors, channel + number) for number, compression in enumerate(compressions)
+        ]
+
+    def keys(self, server: int) -> set[int]:
+        """Return the keys of a server's packed buckets."""
+        buckets = self.layout.of(WEIGHTS, server)
+        return {packing.key(bucket) for packing in self.packings for bucket in buckets}
 
     @override
     def encoder(self, rank: int) -> "BucketEncoder":
@@ -75,29 +123,6 @@ class BucketCodec(Codec):
     @override
     def downlink(self, server: int) -> "BucketDownlink":
         return BucketDownlink(self, server)
-
-    @cached_property
-    def by_server(self) -> list[dict[int, tuple[Bucket, Quantizer]]]:
-        """For each server, index of each bucket of weights → the bucket and its quantizer."""
-        compile_loops(self.compression)
-        return [self.of(server) for server in range(self.layout.servers)]
-
-    def of(self, server: int) -> dict[int, tuple[Bucket, Quantizer]]:
-        """Return index of each bucket of weights on a server → the bucket and its quantizer."""
-        shard = ServerShard(self.layout, server, bounds_of(self._tensors))
-        return {
-            bucket.index: (bucket, quantizer_of(self.compression, shard.segments(number)))
-            for number, bucket in enumerate(shard.buckets)
-        }
-
-    def key(self, bucket: Bucket) -> int:
-        """Return the key of a packed bucket."""
-        return self.layout.key(bucket, self._channel)
-
-    def sizes(self, server: int) -> list[int]:
-        """Return the packed sizes of a server's buckets, assuming one segment in each."""
-        sizes = sizes_of(self.layout.of(WEIGHTS, server))
-        return [quantizer_of(self.compression, [size]).elements for size in sizes]
 
 
 class BucketEncoder(Encoder):
@@ -125,19 +150,20 @@ class BucketEncoder(Encoder):
         return np.empty(min(layout.bucket_elements, layout.sizes[WEIGHTS]), np.float32)
 
     @override
-    def write(self, values: Source | Sparse, buffer: GetBuffer) -> Iterator[PackedArray]:
+    def write(self, values: Source | Sparse, buffer: GetBuffer, compression: int = 0) -> Iterator[PackedArray]:
         source = require_vector(values, self._codec.name)
-        buckets = [bucket for server in self._codec.by_server for bucket in server.values()]
+        packing, first = self._codec.packings[compression], compression * len(self._codec.layout.buckets)
+        buckets = [bucket for server in packing.by_server for bucket in server.values()]
         for bucket, quantizer in sorted(buckets, key=lambda pair: pair[0].index):
             part = self._scratch[: bucket.stop - bucket.start]
             source.read(bucket.start, bucket.stop, part)
-            key = self._codec.key(bucket)
+            key = packing.key(bucket)
             quantizer.pack_with(self.residual[bucket.start : bucket.stop], part, buffer(key, quantizer.elements))
-            yield PackedArray(bucket.shard, key, bucket.index)
+            yield PackedArray(bucket.shard, key, first + bucket.index)
 
     @override
-    def sizes(self, server: int) -> list[int]:
-        return self._codec.sizes(server)
+    def sizes(self, server: int, compression: int = 0) -> list[int]:
+        return self._codec.packings[compression].sizes(server)
 
 
 class BucketDecoder(Decoder):
@@ -147,7 +173,7 @@ class BucketDecoder(Decoder):
     lossy = True
 
     def __init__(self, codec: BucketCodec) -> None:
-        self._codec = codec
+        self._packings = codec.packings
         self._common: Common = {}
         self._steps: dict[int, int] = {}  # bucket → step of its common weights
 
@@ -155,16 +181,14 @@ class BucketDecoder(Decoder):
     def begin(self, common: Common, steps: Mapping[int, int]) -> None:
         self._common, self._steps = common, dict(steps)
 
-    def answer_arrays(self, server: int, length: int) -> list[tuple[int, int]]:
-        """See `Decoder.answer_arrays`; the sizes do not vary."""
-        return [
-            (self._codec.key(bucket), quantizer.elements)
-            for bucket, quantizer in self._codec.by_server[server].values()
-        ]
+    @override
+    def answer_arrays(self, server: int, form: int) -> list[tuple[int, int]]:
+        packing = self._packings[form]
+        return [(packing.key(bucket), quantizer.elements) for bucket, quantizer in packing.by_server[server].values()]
 
     @override
-    def read(self, server: int, arrays: Iterable[np.ndarray], length: int, model: ModelSink) -> None:
-        for (bucket, quantizer), array in zip(self._codec.by_server[server].values(), arrays, strict=True):
+    def read(self, server: int, arrays: Iterable[np.ndarray], form: int, model: ModelSink) -> None:
+        for (bucket, quantizer), array in zip(self._packings[form].by_server[server].values(), arrays, strict=True):
             step_before = self._steps[bucket.index]
             step = step_of(array, step_before)
             common = self._common[bucket.index]
@@ -174,18 +198,18 @@ class BucketDecoder(Decoder):
             model.write(WEIGHTS, bucket.start, common)
 
     @override
-    def answer_sizes(self, server: int) -> list[int]:
-        return self._codec.sizes(server)
+    def answer_sizes(self, server: int, form: int) -> list[int]:
+        return self._packings[form].sizes(server)
 
 
 class BucketUplink(Uplink):
     """Adds packed buckets to sums."""
 
     def __init__(self, codec: BucketCodec, server: int) -> None:
-        compile_loops(codec.compression)
-        self._quantizers = codec.of(server)
-        self._keys = {codec.key(bucket) for bucket, _ in self._quantizers.values()}
-        largest = max(sizes_of(bucket for bucket, _ in self._quantizers.values()), default=0)
+        self._packed = [packing.by_server[server] for packing in codec.packings]
+        self._keys = codec.keys(server)
+        self._buckets = len(codec.layout.buckets)
+        largest = max(sizes_of(codec.layout.of(WEIGHTS, server)), default=0)
         self._scratch = np.empty(largest, np.float32)
 
     @override
@@ -194,8 +218,9 @@ class BucketUplink(Uplink):
 
     @override
     def add(self, packed: Mapping[int, np.ndarray], get_sum: GetSum, factor: float) -> None:
-        for index, array in packed.items():
-            bucket, quantizer = self._quantizers[index]
+        for number, array in packed.items():
+            compression, index = divmod(number, self._buckets)
+            bucket, quantizer = self._packed[compression][index]
             target, fresh = get_sum(index, bucket.stop - bucket.start)
             values = target if fresh else self._scratch[: target.size]
             if factor == 1 and not fresh:
@@ -214,13 +239,11 @@ class BucketDownlink(Downlink):
     keeps_exact = True
 
     def __init__(self, codec: BucketCodec, server: int) -> None:
-        compile_loops(codec.compression)
-        self._quantizers = codec.of(server)
-        self._keys = {index: codec.key(bucket) for index, (bucket, _) in self._quantizers.items()}
-        self._held = set(self._keys.values())
+        self._packings, self._server = codec.packings, server
+        self._held = codec.keys(server)
         self._outbox = Outbox()
         self._thread = ThreadPoolExecutor(1, "pack")
-        self._packing: dict[int, Future[None]] = {}  # index of a bucket → its packing
+        self._tasks: dict[int, tuple[int, Future[None]]] = {}  # index of a bucket → its key, and the task that packs it
 
     @override
     def holds(self, key: int) -> bool:
@@ -232,17 +255,19 @@ class BucketDownlink(Downlink):
 
     def pack(self, updated: UpdatedBucket) -> None:
         """See `Downlink.pack`; a thread packs while the rule works on the next bucket."""
-        if not self._packing:
+        if not self._tasks:
             self._outbox.forget()
-        quantizer = self._quantizers[updated.bucket][1]
-        buffer = self._outbox.values(self._keys[updated.bucket], quantizer.elements)
+        packing = self._packings[updated.compression]
+        bucket, quantizer = packing.by_server[self._server][updated.bucket]
+        key = packing.key(bucket)
+        buffer = self._outbox.values(key, quantizer.elements)
         task = self._thread.submit(quantizer.step, updated.weights, updated.common, buffer)
-        self._packing[updated.bucket] = task
+        self._tasks[updated.bucket] = key, task
 
+    @override
     def publish(self, ranks: Sequence[int], step: int, lengths: np.ndarray) -> None:
-        """See `Downlink.publish`; the lengths do not vary."""
-        packing, self._packing = self._packing, {}
-        for task in packing.values():
+        tasks, self._tasks = self._tasks, {}
+        for _, task in tasks.values():
             task.result()
-        for index in packing:
-            self._outbox.stamp(self._keys[index], step, index)
+        for index, (key, _) in tasks.items():
+            self._outbox.stamp(key, step, index)

@@ -3,7 +3,7 @@
 from ..protocol.layout import Layout
 from ..protocol.specification import Specification
 from .base import Codec, WorkerCodec
-from .quantization import FOUR_BIT, FP16, NONE, TWO_BIT
+from .quantization import AUTO, COMPRESSIONS, NONE
 from .sparse import Differences
 from .uncompressed import UncompressedCodec
 
@@ -40,11 +40,14 @@ def codec_of(specification: Specification, layout: Layout, slots: int) -> Codec:
         return UncompressedCodec(layout, private)
     from .buckets import BucketCodec  # compiles its inner loops
 
-    if compression not in (FP16, FOUR_BIT, TWO_BIT):
-        raise ValueError(f"compression is {compression!r}, but should be one of {NONE}, {FP16}, {FOUR_BIT}, {TWO_BIT}")
+    if compression not in (AUTO, *COMPRESSIONS):
+        raise ValueError(
+            f"compression is {compression!r}, but should be one of {NONE}, {', '.join(COMPRESSIONS)}, {AUTO}"
+        )
     if not specification.synchronous:
         raise ValueError(
             f"compression {compression!r} needs rounds, after which all workers hold the same weights: make the "
             "exchange synchronous, or leave the compression out"
         )
-    return BucketCodec(compression, layout, specification.tensors, slots + 1 if private else 1)
+    compressions = list(COMPRESSIONS) if compression == AUTO else [compression]
+    return BucketCodec(compressions, layout, specification.tensors, slots + 1 if private else 1)

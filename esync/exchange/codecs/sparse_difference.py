@@ -86,10 +86,10 @@ class StepEncoder(Encoder):
         self._messages, self._rank = messages, rank
 
     @override
-    def write(self, values: Source | Sparse, buffer: GetBuffer) -> Iterator[PackedArray]:
+    def write(self, values: Source | Sparse, buffer: GetBuffer, compression: int = 0) -> Iterator[PackedArray]:
         yield from self._messages.pack(require_step(values, NAME), self._rank, buffer)
 
-    def sizes(self, server: int) -> list[int]:
+    def sizes(self, server: int, compression: int = 0) -> list[int]:
         """Raise NotImplementedError: the sizes are not known without values."""
         raise NotImplementedError(_UNKNOWN)
 
@@ -102,17 +102,17 @@ class DifferenceDecoder(Decoder):
         self.lossy = not replace
 
     @override
-    def answer_arrays(self, server: int, length: int) -> list[tuple[int, int]]:
-        return self._messages.piece_arrays(server, self._rank, length)
+    def answer_arrays(self, server: int, form: int) -> list[tuple[int, int]]:
+        return self._messages.piece_arrays(server, self._rank, form)
 
     @override
-    def read(self, server: int, arrays: Iterable[np.ndarray], length: int, model: ModelSink) -> None:
+    def read(self, server: int, arrays: Iterable[np.ndarray], form: int, model: ModelSink) -> None:
         pieces = [array[wire.HEADER_ELEMENTS :] for array in arrays]
         if pieces:
-            entries = self._messages.read(pieces, length, server)
+            entries = self._messages.read(pieces, form, server)
             (model.put if self._replace else model.add)(entries)
 
-    def answer_sizes(self, server: int) -> list[int]:
+    def answer_sizes(self, server: int, form: int) -> list[int]:
         """Raise NotImplementedError: the sizes are not known without values."""
         raise NotImplementedError(_UNKNOWN)
 

@@ -71,7 +71,7 @@ class UncompressedEncoder(Encoder):
         self._layout, self._channel, self._vector = layout, channel, vector
 
     @override
-    def write(self, values: Source | Sparse, buffer: GetBuffer) -> Iterator[PackedArray]:
+    def write(self, values: Source | Sparse, buffer: GetBuffer, compression: int = 0) -> Iterator[PackedArray]:
         source = require_vector(values, NONE)
         for bucket in self._layout.of(self._vector):
             key = self._layout.key(bucket, self._channel)
@@ -79,7 +79,7 @@ class UncompressedEncoder(Encoder):
             yield PackedArray(bucket.shard, key, bucket.index)
 
     @override
-    def sizes(self, server: int) -> list[int]:
+    def sizes(self, server: int, compression: int = 0) -> list[int]:
         return sizes_of(self._layout.of(self._vector, server))
 
 
@@ -100,19 +100,19 @@ class UncompressedDecoder(Decoder):
         self._layout, self._channel, self._vector = layout, channel, vector
         self.steps: dict[int, int] = {}
 
-    def answer_arrays(self, server: int, length: int) -> list[tuple[int, int]]:
+    def answer_arrays(self, server: int, form: int) -> list[tuple[int, int]]:
         """See `Decoder.answer_arrays`; the sizes do not vary."""
         buckets = self._layout.of(self._vector, server)
         return [(self._layout.key(bucket, self._channel), bucket.stop - bucket.start) for bucket in buckets]
 
     @override
-    def read(self, server: int, arrays: Iterable[np.ndarray], length: int, model: ModelSink) -> None:
+    def read(self, server: int, arrays: Iterable[np.ndarray], form: int, model: ModelSink) -> None:
         for bucket, array in zip(self._layout.of(self._vector, server), arrays, strict=True):
             self.steps[bucket.index] = int(wire.header_of(array)["sequence"])
             model.write(self._vector, bucket.start, array[wire.HEADER_ELEMENTS :])
 
     @override
-    def answer_sizes(self, server: int) -> list[int]:
+    def answer_sizes(self, server: int, form: int) -> list[int]:
         return sizes_of(self._layout.of(self._vector, server))
 
 

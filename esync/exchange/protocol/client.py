@@ -133,6 +133,8 @@ class ParameterServerExchange(Exchange):
         )
         self.job, self.resume_at = statuses[0].job, statuses[0].resume_at
         self._join_host(statuses)
+        if any(self.rank in status.aside for status in statuses):
+            self._abstain()  # as the worker whose slot this is
 
     @override
     def begin(self, vectors: Mapping[str, Source], model: ModelSink) -> Result:
@@ -166,7 +168,9 @@ class ParameterServerExchange(Exchange):
             self._inform()
             self._host.upload.start(vectors, self._message(wire.COMMIT, **fields))
         else:
-            sent = self.transfer.send(vectors, self.sequence)
+            sent = self.transfer.send(vectors, self.sequence, compression=payload.compression_number)
+            if self._host is not None and not control.in_this_round and vectors:
+                self._host.upload.sent_alone()
             self._inform()
             for server in range(store.servers):
                 self.send_to(server, wire.COMMIT, buckets=sent[server], **fields)
@@ -181,9 +185,7 @@ class ParameterServerExchange(Exchange):
 
     @override
     def step_aside(self, resting: bool = False) -> None:
-        self._aside = True
-        if self._host is not None:
-            self._host.abstain()
+        self._abstain()
         self.send_to_all(wire.ASIDE, index=int(resting))
 
     @override
@@ -279,6 +281,10 @@ class ParameterServerExchange(Exchange):
     def version(self) -> int:
         return self._statuses.read()[0].version
 
+    @override
+    def newest_round(self) -> int:
+        return self._statuses.read()[0].round
+
     # --- messages ---------------------------------------------------------------------------------
 
     def send_to_all(self, kind: int, **fields: Any) -> None:
@@ -293,6 +299,12 @@ class ParameterServerExchange(Exchange):
         self.store.send(server, (), self._message(kind, **fields))
 
     # --- helpers ----------------------------------------------------------------------------------
+
+    def _abstain(self) -> None:
+        """Take no part in the exchanges of this host."""
+        self._aside = True
+        if self._host is not None:
+            self._host.abstain()
 
     @property
     def _watched(self) -> bool:
@@ -318,16 +330,16 @@ class ParameterServerExchange(Exchange):
         with store.waiting("the model from"):
             requested = payload.returned
             names = [name for name in self.layout.sizes if name in requested]
-            lengths = [status.answer for status in statuses]
+            forms = [status.answer for status in statuses]
             may_have_missed_rounds = not payload.control.in_this_round
             if may_have_missed_rounds and self.transfer.codecs[WEIGHTS].decoder.keeps_common:
                 self.transfer.fetch_common(names, model)
             else:
                 servers: Collection[int] = range(store.servers)
                 if self._host is not None:
-                    servers = self._host.fetch(names, model, lengths)
+                    servers = self._host.fetch(names, model, forms)
                 if servers:
-                    self.transfer.fetch(names, model, lengths, servers)
+                    self.transfer.fetch(names, model, forms, servers)
         wait = max(status.wait for status in statuses) + (self._host.waited if self._host is not None else 0.0)
         deciding = starting_status(statuses) if payload.position else None
         return self._result(statuses, wait, max(0.0, store.now() - begun - wait), deciding)

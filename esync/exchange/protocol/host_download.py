@@ -29,14 +29,14 @@ class HostDownload:
         self._member, self._group, self._store = member, member.group, store
         self._transfer, self._beat = transfer, beat
 
-    def fetch(self, round_: int, names: Sequence[str], model: ModelSink, lengths: Sequence[int]) -> set[int]:
+    def fetch(self, round_: int, names: Sequence[str], model: ModelSink, forms: Sequence[int]) -> set[int]:
         """Write the answer to an exchange to the model.
 
         Args:
             round_: number of the exchange's round.
             names: of the requested vectors, in the layout's order.
             model: receives them.
-            lengths: bytes of each server's answer, for codecs whose answers vary in size.
+            forms: of each server's answer; see `Decoder.answer_arrays`.
 
         Returns:
             Servers whose answers this worker has to fetch for itself.
@@ -46,7 +46,7 @@ class HostDownload:
         """
         servers = set(range(self._store.servers))
         requested = self._member.mask(names)
-        answer = self._transfer.answer(names, model, lengths)
+        answer = self._transfer.answer(names, model, forms)
         unshared: set[int] = set()
         read: set[int] = set()
         settled = 0

@@ -102,9 +102,9 @@ class HostExchange:
         """See `HostGroup.leave`."""
         self._group.leave()
 
-    def fetch(self, names: Sequence[str], model: ModelSink, lengths: Sequence[int]) -> set[int]:
+    def fetch(self, names: Sequence[str], model: ModelSink, forms: Sequence[int]) -> set[int]:
         """Write the answer to the model; see `HostDownload.fetch`."""
         contribution, self.waited = self.upload.finish()
         if contribution is None:
             return set(range(self._layout.servers))
-        return self._download.fetch(contribution.round, names, model, lengths)
+        return self._download.fetch(contribution.round, names, model, forms)

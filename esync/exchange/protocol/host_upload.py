@@ -25,6 +25,7 @@ from ..weighting import factor
 from . import wire
 from .host_member import HostMember
 from .layout import WEIGHTS, Layout
+from .scalars import COMPRESSION
 from .specification import Specification
 from .status import Status
 from .store import Store
@@ -174,6 +175,10 @@ class HostUpload:
             state["host"] = self._group.residual(generation % 2)
             state["ranks"] = list(self._group.ranks)
         return state
+
+    def sent_alone(self) -> None:
+        """Note that this worker has sent a payload by itself, so that the encoder has a residual of it."""
+        self._unsent_alone = self.encoder is not None
 
     def restore_unsent(self, state: Mapping[str, Any]) -> None:
         """Restore the state that `unsent` has returned.
@@ -389,9 +394,9 @@ class HostUpload:
         Returns:
             The attempt's number, and the number of arrays that were sent to each server.
         """
-        attempt = contribution.attempt
+        attempt, compression = contribution.attempt, contribution.fields.get(COMPRESSION, 0)
         contribution.attempt += 1
-        return attempt, self._transfer.send(vectors, contribution.sequence, servers, attempt)
+        return attempt, self._transfer.send(vectors, contribution.sequence, servers, attempt, compression)
 
     def _elements(self, names: Iterable[str]) -> int:
         return sum(self._layout.sizes[name] for name in names)

@@ -121,7 +121,8 @@ class ParameterServer:
             offers: the checkpoints that the worker could resume from.
         """
         self._arriving.pop(rank, None)
-        self._staging.discard(rank)
+        if not self.round_state.holds_back(rank):
+            self._staging.discard(rank)
         begun = self.round_state.started
         if self.round_state.nonce[rank] != nonce:
             self.model.forget_latest(rank)  # the replacement begins with the others' mean, which counts already
@@ -232,6 +233,8 @@ class ParameterServer:
     def _stage(self, header: Any, number: int, received: np.ndarray) -> None:
         """Stage one array of a payload; complete the payload's commit if it has arrived before."""
         rank, sequence = int(header["rank"]), int(header["sequence"])
+        if self.round_state.holds_back(rank):
+            return  # the dead worker's payload counts, not its replacement's
         values, attempt = received[wire.HEADER_ELEMENTS :], int(header["index"])
         self._staging.put(rank, int(header["nonce"]), sequence, number, values, attempt)
         if rank in self._arriving:
@@ -282,6 +285,8 @@ class ParameterServer:
         if sequence <= self.round_state.acknowledged[rank]:
             self._staging.discard(rank, up_to=sequence)
             return  # a repeated commit
+        if self.round_state.holds_back(rank):
+            return
         self._arriving[rank] = commit
         if not self._staging.complete(rank, nonce, sequence, int(message["buckets"]), int(message["index"])):
             return

@@ -1,6 +1,7 @@
 """Handles of exchanges with parameter servers, and the model that an overlapped exchange receives."""
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from .status import Status
 from .store import Store
 
 
+@dataclass(eq=False)
 class PendingExchange:
     """The handle of an exchange, which is done when all servers have used the payload.
 
@@ -23,15 +25,12 @@ class PendingExchange:
         finish: fetches the model, given the servers' statuses, and returns the result.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        sequence: int,
-        check: Callable[[Status], None],
-        finish: Callable[[list[Status]], Result],
-    ) -> None:
-        self._store, self._sequence = store, sequence
-        self._check, self._finish = check, finish
+    store: Store
+    sequence: int
+    check: Callable[[Status], None]
+    finish: Callable[[list[Status]], Result]
+
+    def __post_init__(self) -> None:
         self._statuses: list[Status] | None = None
         self._result: Result | None = None
 
@@ -42,7 +41,7 @@ class PendingExchange:
             JobAbortedError: the run has failed.
         """
         if self._statuses is None:
-            self._statuses = self._store.acknowledged(self._sequence, self._check)
+            self._statuses = self.store.acknowledged(self.sequence, self.check)
         return self._statuses is not None
 
     def result(self) -> Result:
@@ -64,34 +63,25 @@ class PendingExchange:
 
     def _receive(self) -> None:
         if self._statuses is None:
-            self._statuses = self._store.await_acknowledged(self._sequence, self._check)
-        self._result = self._finish(self._statuses)
+            self._statuses = self.store.await_acknowledged(self.sequence, self.check)
+        self._result = self.finish(self._statuses)
 
 
+@dataclass(eq=False)
 class OverlappedExchange(PendingExchange):
     """The handle of an exchange during which the worker continues to train.
 
     It is done when the model has been received; `result` then only delivers it.
 
     Args:
-        store: see `PendingExchange`.
-        sequence: see `PendingExchange`.
-        check: see `PendingExchange`.
-        finish: receives the model.
         deliver: copies the received model to the worker's.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        sequence: int,
-        check: Callable[[Status], None],
-        finish: Callable[[list[Status]], Result],
-        deliver: Callable[[], None],
-    ) -> None:
-        super().__init__(store, sequence, check, finish)
-        self._deliver: Callable[[], None] | None = deliver
-        self._task = store.spawn(self._receive)
+    deliver: Callable[[], None] | None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._task = self.store.spawn(self._receive)
 
     def done(self) -> bool:
         """Return whether the model has been received, without waiting."""
@@ -100,9 +90,9 @@ class OverlappedExchange(PendingExchange):
     def wait(self) -> Result:
         """Wait for the model, deliver it, and return the result."""
         self._task.wait()
-        if self._deliver is not None:
-            self._deliver()
-            self._deliver = None
+        if self.deliver is not None:
+            self.deliver()
+            self.deliver = None
         return super().wait()
 
     def cancel(self) -> None:

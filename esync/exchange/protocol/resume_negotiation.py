@@ -1,8 +1,8 @@
 """The choice of the checkpoint that a job resumes from, and the tracking of complete checkpoints.
 
 A checkpoint is *whole*, or complete, when all parts that it needs are on disk. In synchronous modes
-these are the parts of all workers that took part in its round, in asynchronous modes the part of
-rank 0 alone, which contains the model.
+these are the parts of all workers that its round waited for, in asynchronous modes the part of rank
+0 alone, which contains the model.
 
 While a job runs, every commit carries the round of the part that its worker has written last.
 `WholeCheckpointTracker` derives the newest whole checkpoint, the status publishes it, and workers
@@ -67,7 +67,7 @@ class RunProgress:
     """The progress of a run.
 
     See `round_state.RoundState` for the attributes. `synchronous` is None if it never changes.
-    `scalars` are the combined ones of the newest round.
+    `scalars` are the combined ones of the newest round, `resting` the ranks of those workers.
     """
 
     round: int
@@ -78,6 +78,10 @@ class RunProgress:
     synchronous: bool | None = None
     samples_together: int = 0
     scalars: Mapping[str, float] = field(default_factory=dict)
+    resting: Sequence[int] = ()
+
+    def __post_init__(self) -> None:
+        self.resting = tuple(self.resting)  # a list, as JSON has it
 
 
 @dataclass
@@ -123,13 +127,14 @@ class WholeCheckpointTracker:
         """Forget the parts of a slot that another process has taken."""
         self._parts.pop(rank, None)
 
-    def used(self, parts: Mapping[int, int], round_: int, together: bool) -> None:
+    def used(self, parts: Mapping[int, int], round_: int, needed: Sequence[int] | None) -> None:
         """Update the newest whole checkpoint after commits were used.
 
         Args:
             parts: rank → round of its newest part, from its commit.
             round_: number of rounds completed with these commits.
-            together: whether the commits were used together, as a round; else there is one commit.
+            needed: ranks whose parts a checkpoint of this round needs; None: the commit was used at
+                once.
         """
         for rank, part in parts.items():
             seen = self._parts.setdefault(rank, deque(maxlen=MEMORY))
@@ -141,9 +146,9 @@ class WholeCheckpointTracker:
                 break
         # A commit used at once does not always increase the number of rounds, so `round_` may
         # still be that of the last round that was used together.
-        since, needed = (round_, tuple(parts)) if together else (round_ + 1, (0,))
-        if not self._needs or self._needs[-1][1] != needed:
-            self._needs.append((since, needed))
+        since, needs = (round_ + 1, (0,)) if needed is None else (round_, needed)
+        if not self._needs or self._needs[-1][1] != needs:
+            self._needs.append((since, needs))
 
     def _needed(self, round_: int) -> Sequence[int]:
         """Return the ranks whose parts a checkpoint of that round needs; (-1,) if not known any more."""

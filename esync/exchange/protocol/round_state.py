@@ -126,6 +126,7 @@ class RoundState:
         self.answer = np.zeros(self.slots, np.int64)
         self.scalars = Scalars(self.added, self.slots)
         self._round: tuple[int, ...] | None = None  # ranks of the newest round; None: commits are used at once
+        self._needed: tuple[int, ...] = ()  # those of them that the next round waits for
         self._checkpoint = WholeCheckpointTracker()
         self._combined: dict[str, float] | None = None
         self.pending: dict[int, PendingCommit] = {}
@@ -173,11 +174,12 @@ class RoundState:
     def needed(self) -> tuple[int, ...]:
         """Ranks whose parts a checkpoint written now needs.
 
-        These are the ranks of the newest round. If commits are used at once, it is rank 0 alone,
-        which has the model.
+        These are the ranks of the newest round that the next one waits for, too, and rank 0 at the
+        end of the run. If commits are used at once, it is rank 0 alone, which has the model.
         """
         if self._round is not None:
-            return self._round
+            last = self.finished and 0 not in self._needed and (self.member[0] or 0 in self.left)
+            return (0, *self._needed) if last else self._needed
         needed = self._checkpoint.needed or range(self.slots if self.synchronous else 1)
         return tuple(rank for rank in needed if self.member[rank])
 
@@ -223,12 +225,13 @@ class RoundState:
         return self.over and not self.member.any() and not self.promised
 
     def join(self, rank: int, nonce: int, now: float) -> None:
-        """Let a worker take a free slot, or that of a dead worker, whose commits still count."""
+        """Let a worker take a free slot, or that of a dead worker, whose commits still count.
+
+        Rounds do not wait for it if they did not wait for the dead one.
+        """
         self._now = now
         if rank in self._bound.held:
             self._release_commit(rank, now)  # the worker begins with the present weights anyway
-        self._withdraw(rank)
-        self.aside[rank] = self._resting[rank] = False
         if self.nonce[rank] != nonce:
             self.arrivals[rank] += 1
             self._checkpoint.joined(rank)
@@ -264,6 +267,8 @@ class RoundState:
         self.samples_together = progress.samples_together
         self.scalars.resume(progress.scalars)
         self._combined = None
+        for flags in (self.aside, self._resting, self.resting):
+            flags[list(progress.resting)] = True
         self.elapsed = self.exchanged_at = progress.elapsed
         self._started = now - progress.elapsed
         self._check_limits()
@@ -281,7 +286,7 @@ class RoundState:
             self.left.add(rank)
             self._finish_reported = self._finish_reported or done
             self._remove(rank, goodbye=True)
-            if self._finish_reported and (rest := [rank for rank in self.pending if self._unawaited(rank)]):
+            if self._finish_reported and (rest := [rank for rank in self.pending if self.holds_back(rank)]):
                 self._acknowledge(rest, self._now)
                 self.released += len(rest)
 
@@ -356,7 +361,7 @@ class RoundState:
             return sorted(self.pending)
         named = wire.decode_ranks(self.pending[min(members)].message["includes"]) if members else None
         used = members | (named or set())
-        return sorted(rank for rank in self.pending if rank in used or not self._unawaited(rank))
+        return sorted(rank for rank in self.pending if rank in used or not self.holds_back(rank))
 
     def waits_for(self, rank: int) -> bool:
         """Return whether a round in which others have committed waits for this worker."""
@@ -403,11 +408,12 @@ class RoundState:
         self.round = self.rounds_together - self._unfinished + self._at_once // self.slots
         self.scalars.note(messages)
         self._round, self._combined = tuple(ranks) if together else None, None
+        self._needed = tuple(int(message["rank"]) for message in messages if message["use"] != wire.UNAWAITED)
         for rank, message in zip(ranks, messages, strict=True):
             if message["use"] == wire.BACK:
                 self.aside[rank] = False
         parts = {rank: int(message["part"]) for rank, message in zip(ranks, messages, strict=True)}
-        self._checkpoint.used(parts, self.round, together)
+        self._checkpoint.used(parts, self.round, self._needed if together else None)
         for message in messages:
             if (message["rank"] == leader) if together else self.member[int(message["rank"])]:
                 self._apply_requests(message)
@@ -454,13 +460,13 @@ class RoundState:
         if (self.member & ~excluded).any():  # else there would be no leader
             self.excluded = excluded
 
-    def _unawaited(self, rank: int) -> bool:
-        """Return whether the pending commit of a rank is used only in a round whose leader names it."""
-        return int(self.pending[rank].message["use"]) in UNAWAITED_USES
+    def holds_back(self, rank: int) -> bool:
+        """Return whether a commit of a rank is pending that is used only in a round whose leader names it."""
+        return rank in self.pending and int(self.pending[rank].message["use"]) in UNAWAITED_USES
 
     def _withdraw(self, rank: int) -> None:
         """Discard a worker's pending unawaited commit, if any."""
-        if rank in self.pending and self._unawaited(rank):
+        if self.holds_back(rank):
             del self.pending[rank]
 
     def _remove(self, rank: int, goodbye: bool) -> None:

@@ -49,6 +49,10 @@ BUILT_IN = {
 }
 
 
+#: Added scalar: number of a payload's compression; the answer has the largest one of its round.
+COMPRESSION = "compression"
+
+
 def steps_scalar(vector: str) -> str:
     """Return the name of the scalar with the number of steps of a vector's rule, this one included.
 

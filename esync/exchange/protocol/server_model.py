@@ -155,14 +155,16 @@ class ServerModel:
             ranks: of the workers whose payloads these are.
             divisors: name of each vector → divisor of its values; None: they are not divided.
         """
+        compression = 0
+        if scalars.COMPRESSION in self._round_state.added:
+            self._round_state.answer[:] = compression = int(message[scalars.COMPRESSION])
         for index, value in values.items():
             vector = self._layout.buckets[index].vector
             self._update_bucket(index, value, message, ranks, divisors[vector] if divisors else 1.0)
             if vector == WEIGHTS:
                 bucket = self.buckets[index]
-                self._downlink.pack(
-                    UpdatedBucket(index, bucket.weights, bucket.published[wire.HEADER_ELEMENTS :], value)
-                )
+                common = bucket.published[wire.HEADER_ELEMENTS :]
+                self._downlink.pack(UpdatedBucket(index, bucket.weights, common, value, compression))
         # The round state counts this change afterwards, in `RoundState.applied`.
         self._downlink.publish(ranks, self._round_state.step + 1, self._round_state.answer)
 

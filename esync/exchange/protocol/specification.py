@@ -8,11 +8,11 @@ from typing import Any
 from ... import config
 from ...rules import MEAN, STATE_VECTORS, Rule, make_rule, with_multipliers
 from ...runtime.errors import ExpectedError
-from ..codecs.quantization import NONE
+from ..codecs.quantization import AUTO, NONE
 from ..weighting import AS_UPDATES, STATISTICS_WEIGHTINGS, check, unnormalized
 from . import wire
 from .layout import STATISTICS, WEIGHTS
-from .scalars import check_added
+from .scalars import COMPRESSION, check_added
 
 
 class PerHostError(ExpectedError):
@@ -51,8 +51,8 @@ class Specification:
             weights have no rule then.
         weighting: how much each worker counts in a mean, see `weighting`.
         statistics_weighting: the same in the mean of the statistics, one of STATISTICS_WEIGHTINGS.
-        compression: of the weights' messages, "none", "fp16", "4bit" or "2bit"; for
-            synchronous specifications only.
+        compression: of the weights' messages, "none", "fp16", "4bit" or "2bit", or "auto": payloads
+            say it; for synchronous specifications only.
         tensors: sizes of the tensors that the weights consist of, if the compression needs them.
         staleness: number of exchanges that a worker may be ahead of the slowest one before it has
             to wait. For specifications that are not synchronous.
@@ -94,6 +94,8 @@ class Specification:
     def __post_init__(self) -> None:
         further = {name: rule for name, rule in self.vectors.items() if name != WEIGHTS}
         check_added(self.scalars, wire.MESSAGE.names or ())
+        if self.compression == AUTO:
+            object.__setattr__(self, "scalars", {**self.scalars, COMPRESSION: "maximum"})
         object.__setattr__(self, "vectors", {WEIGHTS: self.rule, STATISTICS: MEAN, **further})
         if self.per_host > 1:
             self._check_per_host()

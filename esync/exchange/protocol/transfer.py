@@ -35,13 +35,13 @@ class Answer:
     Attributes:
         names: of the requested vectors, in the layout's order.
         model: receives them.
-        lengths: bytes of each server's answer, for codecs whose answers vary in size.
+        forms: of each server's answer; see `Decoder.answer_arrays`.
         specs: of the arrays, by server and by vector.
     """
 
     names: Sequence[str]
     model: ModelSink
-    lengths: Sequence[int]
+    forms: Sequence[int]
     specs: Sequence[Sequence[Sequence[ArraySpec]]]
 
     def elements(self, server: int) -> int:
@@ -89,7 +89,12 @@ class Transfer(ABC):
 
     @abstractmethod
     def send(
-        self, vectors: Mapping[str, Any], sequence: int, servers: Collection[int] | None = None, attempt: int = 0
+        self,
+        vectors: Mapping[str, Any],
+        sequence: int,
+        servers: Collection[int] | None = None,
+        attempt: int = 0,
+        compression: int = 0,
     ) -> list[int]:
         """Send the arrays of a payload.
 
@@ -98,18 +103,19 @@ class Transfer(ABC):
             sequence: number of the exchange.
             servers: their numbers; None: all.
             attempt: number of the attempt to send this payload, from 0.
+            compression: of the weights; see `Encoder.write`.
 
         Returns:
             Number of arrays that the commit has to wait for, by server.
         """
 
     @abstractmethod
-    def answer_arrays(self, names: Sequence[str], lengths: Sequence[int]) -> Sequence[Sequence[Sequence[ArraySpec]]]:
+    def answer_arrays(self, names: Sequence[str], forms: Sequence[int]) -> Sequence[Sequence[Sequence[ArraySpec]]]:
         """Return the arrays of the servers' answers, by server and by vector.
 
         Args:
             names: of the vectors, in the layout's order.
-            lengths: bytes of each server's answer, for codecs whose answers vary in size.
+            forms: of each server's answer; see `Decoder.answer_arrays`.
         """
 
     @abstractmethod
@@ -124,13 +130,13 @@ class Transfer(ABC):
         between successive rounds.
         """
 
-    def answer(self, names: Sequence[str], model: ModelSink, lengths: Sequence[int]) -> Answer:
+    def answer(self, names: Sequence[str], model: ModelSink, forms: Sequence[int]) -> Answer:
         """Return the answers with these vectors; see `Answer` for the arguments."""
-        return Answer(names, model, lengths, self.answer_arrays(names, lengths))
+        return Answer(names, model, forms, self.answer_arrays(names, forms))
 
-    def fetch(self, names: Sequence[str], model: ModelSink, lengths: Sequence[int], servers: Collection[int]) -> None:
+    def fetch(self, names: Sequence[str], model: ModelSink, forms: Sequence[int], servers: Collection[int]) -> None:
         """Fetch vectors from these servers, and write them to the model as they arrive."""
-        answer = self.answer(names, model, lengths)
+        answer = self.answer(names, model, forms)
         requests = [(server, self.request(server, answer)) for server in sorted(servers)]
         for server, arrays in requests:
             self.decode(server, arrays, answer)
@@ -188,23 +194,28 @@ class ValueTransfer(Transfer):
 
     @override
     def send(
-        self, vectors: Mapping[str, Any], sequence: int, servers: Collection[int] | None = None, attempt: int = 0
+        self,
+        vectors: Mapping[str, Any],
+        sequence: int,
+        servers: Collection[int] | None = None,
+        attempt: int = 0,
+        compression: int = 0,
     ) -> list[int]:
         store = self._store
         if attempt:
             store.flush()  # the arrays of an earlier attempt are sent from the same memory
         sent = [0] * store.servers
-        for server, spec in self._write(vectors, wire.PAYLOAD, sequence, attempt):
+        for server, spec in self._write(vectors, wire.PAYLOAD, sequence, attempt, compression):
             if servers is None or server in servers:
                 store.send(server, (spec,))
                 sent[server] += 1
         return sent
 
     @override
-    def answer_arrays(self, names: Sequence[str], lengths: Sequence[int]) -> Sequence[Sequence[Sequence[ArraySpec]]]:
+    def answer_arrays(self, names: Sequence[str], forms: Sequence[int]) -> Sequence[Sequence[Sequence[ArraySpec]]]:
         return [
-            [wire.with_headers(self.codecs[name].decoder.answer_arrays(server, length)) for name in names]
-            for server, length in enumerate(lengths)
+            [wire.with_headers(self.codecs[name].decoder.answer_arrays(server, form)) for name in names]
+            for server, form in enumerate(forms)
         ]
 
     @override
@@ -212,7 +223,7 @@ class ValueTransfer(Transfer):
         remaining = iter(arrays)
         for name, part in zip(answer.names, answer.specs[server], strict=True):
             decoder = self.codecs[name].decoder
-            decoder.read(server, islice(remaining, len(part)), answer.lengths[server], answer.model)
+            decoder.read(server, islice(remaining, len(part)), answer.forms[server], answer.model)
 
     @override
     def fetch_common(self, names: Sequence[str], model: ModelSink) -> None:
@@ -232,12 +243,12 @@ class ValueTransfer(Transfer):
     def buffered(self, vectors: Mapping[str, Source]) -> list[list[ArraySpec]]:
         """Write the initial values of vectors to the store's buffers; return the arrays by server."""
         by_server: list[list[ArraySpec]] = [[] for _ in range(self._store.servers)]
-        for server, spec in self._write(vectors, wire.NOTHING, 0, 0):
+        for server, spec in self._write(vectors, wire.NOTHING, 0):
             by_server[server].append(spec)
         return by_server
 
     def _write(
-        self, vectors: Mapping[str, Any], kind: int, sequence: int, attempt: int
+        self, vectors: Mapping[str, Any], kind: int, sequence: int, attempt: int = 0, compression: int = 0
     ) -> Iterator[tuple[int, ArraySpec]]:
         """Write vectors to the store's buffers; yield the server and the spec of each array."""
         store, buffers = self._store, dict[int, np.ndarray]()
@@ -248,7 +259,7 @@ class ValueTransfer(Transfer):
 
         for name, codec in self.codecs.items():
             if name in vectors:
-                for server, key, number in codec.encoder.write(vectors[name], buffer):
+                for server, key, number in codec.encoder.write(vectors[name], buffer, compression):
                     array = buffers.pop(key)
                     wire.stamp(array, kind, store.rank, store.nonce, sequence, number, attempt)
                     yield server, (key, array.size)
@@ -273,7 +284,7 @@ class SizeTransfer(Transfer):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._specs: dict[tuple[bool, tuple[str, ...]], list[list[list[ArraySpec]]]] = {}
+        self._specs: dict[tuple[bool, tuple[str, ...], tuple[int, ...]], list[list[list[ArraySpec]]]] = {}
 
     @override
     def shared_elements(self, elements: int) -> int:
@@ -281,23 +292,29 @@ class SizeTransfer(Transfer):
 
     @override
     def begin(self, vectors: Mapping[str, Source], model: ModelSink) -> None:
-        names, lengths = list(self._layout.sizes), [0] * self._store.servers
+        names, forms = list(self._layout.sizes), [0] * self._store.servers
         common = self._uncompressed(names)
-        self._store.init_shared([list(chain.from_iterable(part)) for part in common.answer_arrays(names, lengths)])
-        common.fetch(names, model, lengths, range(self._store.servers))
+        self._store.init_shared([list(chain.from_iterable(part)) for part in common.answer_arrays(names, forms)])
+        common.fetch(names, model, forms, range(self._store.servers))
 
     @override
     def send(
-        self, vectors: Mapping[str, Any], sequence: int, servers: Collection[int] | None = None, attempt: int = 0
+        self,
+        vectors: Mapping[str, Any],
+        sequence: int,
+        servers: Collection[int] | None = None,
+        attempt: int = 0,
+        compression: int = 0,
     ) -> list[int]:
-        specs = self._sizes([name for name in self.codecs if name in vectors], answers=False)
+        names = [name for name in self.codecs if name in vectors]
+        specs = self._sizes(names, [compression] * self._store.servers, answers=False)
         for server in range(self._store.servers) if servers is None else servers:
             self._store.send(server, chain.from_iterable(specs[server]))
         return [0] * self._store.servers
 
     @override
-    def answer_arrays(self, names: Sequence[str], lengths: Sequence[int]) -> Sequence[Sequence[Sequence[ArraySpec]]]:
-        return self._sizes(names, answers=True)
+    def answer_arrays(self, names: Sequence[str], forms: Sequence[int]) -> Sequence[Sequence[Sequence[ArraySpec]]]:
+        return self._sizes(names, forms, answers=True)
 
     @override
     def decode(self, server: int, arrays: Iterable[np.ndarray], answer: Answer) -> None:
@@ -308,19 +325,21 @@ class SizeTransfer(Transfer):
     def fetch_common(self, names: Sequence[str], model: ModelSink) -> None:
         self._uncompressed(names).fetch(names, model, [0] * self._store.servers, range(self._store.servers))
 
-    def _sizes(self, names: Sequence[str], answers: bool) -> list[list[list[ArraySpec]]]:
-        """Return the arrays of payloads, or of answers, by server and by vector."""
-        key = answers, tuple(names)
+    def _sizes(self, names: Sequence[str], forms: Sequence[int], answers: bool) -> list[list[list[ArraySpec]]]:
+        """Return the arrays of payloads, or of answers, by server and by vector; forms as in the status."""
+        key = answers, tuple(names), tuple(forms)
         if key not in self._specs:
             codecs = [self.codecs[name] for name in names]
             self._specs[key] = [
                 [
                     wire.with_headers(
                         (NO_KEY, elements)
-                        for elements in (codec.decoder.answer_sizes(server) if answers else codec.encoder.sizes(server))
+                        for elements in (
+                            codec.decoder.answer_sizes(server, form) if answers else codec.encoder.sizes(server, form)
+                        )
                     )
                     for codec in codecs
                 ]
-                for server in range(self._store.servers)
+                for server, form in enumerate(forms)
             ]
         return self._specs[key]

@@ -150,7 +150,7 @@ def _status_type(slots: int, scalars: tuple[str, ...]) -> np.dtype:
             ("acknowledged", "<i8", (slots,)),  # sequence number of the slot's last acknowledged commit
             ("used", "<i4", (slots,)),  # how that commit was applied to the weights: TOGETHER or AT_ONCE; 0: not at all
             ("wait", "<f8", (slots,)),  # seconds from that commit to the last one of its round, by the server's clock
-            ("answer", "<i8", (slots,)),  # bytes of the sparse message that answers that commit
+            ("answer", "<i8", (slots,)),  # bytes of the message that answers that commit, or its compression
             ("nonce", "<i8", (slots,)),  # of the process that holds the slot; 0: none
             ("arrivals", "<i4", (slots,)),  # number of processes that have held it so far
             ("member", "<i4", (slots,)),  # 1: the worker takes part in the rounds

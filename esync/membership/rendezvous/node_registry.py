@@ -210,7 +210,7 @@ class NodeRegistry:
         return []
 
     def admit(self, gone: Sequence[Address]) -> list[OutgoingMessage]:
-        """Let replacements in, to the place that has been empty for the longest time first.
+        """Let replacements in, to the first worker's place, then to the one that has been empty for longest.
 
         Once the ids have been assigned, nobody is let in until the run has begun; see `give_up`.
 
@@ -225,8 +225,13 @@ class NodeRegistry:
                 self._place(node)
             return self._begin()
         sendings = []
-        for address in gone if not self.over else ():
-            replacement = next((node for node in self._waiting if node.role == WORKER), None)
+        # Only the first worker, which writes the final model, still has something to do at the end.
+        first = {node.address for node in self._nodes.values() if node.role == WORKER and self._rank(node) == 0}
+        for address in sorted(gone, key=lambda address: address not in first) if not self.over else ():
+            # One whose rank has finished its work would take the place of one that has not.
+            finished = {self._rank(self._nodes[number]) for number in self._done}
+            candidates = (node for node in self._waiting if node.role == WORKER)
+            replacement = next((node for node in candidates if self._wanted.get(node.address) not in finished), None)
             for number, old in list(self._nodes.items()):
                 if replacement is not None and old.address == address and self._replaceable(old):
                     sendings += self._replace(number, replacement)
@@ -269,6 +274,10 @@ class NodeRegistry:
 
     def _servers_left(self, gone: Collection[Address]) -> bool:
         return any(node.role == SERVER and node.address not in gone for node in self._nodes.values())
+
+    def _rank(self, node: Node) -> int:
+        """Return the rank of a worker: the one that it has requested, or that of its place."""
+        return self._wanted.get(node.address, (node.id - worker_id(0)) // 2 % self.slots)
 
     def _slot(self, node: Node) -> str:
         """Return the name of a worker's slot, with its host and device."""

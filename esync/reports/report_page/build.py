@@ -11,7 +11,7 @@ from ..comparison import Comparison
 from ..comparison_text import LIMIT, speedup_rows
 from ..estimates import LEVEL
 from ..grouping import shown
-from ..run_groups import Group
+from ..run_groups import FINAL, MIN_RECALL, THROUGHPUT, TIME, TRAFFIC, Group
 from ..run_groups import Section as Compared
 from ..runs import LoggedRun
 from ..speedups import over_fastest
@@ -19,6 +19,7 @@ from ..summary_file import DeviceSummary
 from ..tables import duration
 from .charts import charts, group_label, line_style
 from .content import Cell, Events, Report, Section, Table, Tile
+from .evaluation_parts import parts_table
 from .timeline import time_use, timelines
 from .verdict import mean_efficiency, time_with_spread, verdict, with_spread
 
@@ -105,8 +106,9 @@ def _shortened(problems: Sequence[str]) -> list[str]:
 def _tiles(section: Compared) -> list[Tile]:
     """Return the most important figures of the only group."""
     group = section.groups[0]
-    time, final, speed, _, traffic = section.quantities
-    reached, ended, speeds, bytes_ = (group.estimate(quantity) for quantity in (time, final, speed, traffic))
+    reached, ended, speeds, bytes_, lowest = (
+        group.estimate(quantity) for quantity in (TIME, FINAL, THROUGHPUT, TRAFFIC, MIN_RECALL)
+    )
     efficiency, use = mean_efficiency(group), _mean_shares(_all_devices(group))
     figures = group.counted[0].figures
     tiles = []
@@ -121,6 +123,8 @@ def _tiles(section: Compared) -> list[Tile]:
         )
         note = f"best {section.metric.text(best)}" if best is not None else ""
         tiles.append(Tile(f"final {section.metric.label}", with_spread(ended, section.metric.text), "", note))
+    if lowest is not None:
+        tiles.append(Tile("lowest recall", with_spread(lowest, MIN_RECALL.text), "", "of a class, at the end"))
     limit = f"of {figures.speed_limit:,.0f} if nobody waited" if figures.speed_limit else ""
     if speeds is not None:
         tiles.append(Tile("throughput", f"{speeds.mean:,.{0 if speeds.mean >= 1000 else 1}f}", "samples/s", limit))
@@ -147,6 +151,10 @@ def _sections(section: Compared, suffix: str) -> list[Section]:
     several = sum(len(group.runs) for group in section.groups) > 1
     sections = [Section(f"Results{suffix}", [_results(section)])] if several else []
     sections.append(Section(f"Curves{suffix}", charts(section)))
+    tables = [parts_table(_run_label(group, group.counted[0]), group.counted[0].figures) for group in section.groups]
+    if detailed := [table for table in tables if table is not None][:TIMELINES]:
+        title = f"Evaluations in detail{suffix}"
+        sections.append(Section(title, detailed, folded=len(detailed) > 1))
     drawn, folded = _timelines(section)
     sections.append(Section(f"What the devices did{suffix}", [*drawn, BLANK]))
     if folded:

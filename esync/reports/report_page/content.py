@@ -120,12 +120,14 @@ class Cell:
         small: a second, smaller line.
         style: the style of a curve whose key stands before the text.
         shares: computing, waiting and transferring as shares of a time, drawn as a bar.
+        shade: a share that colours the cell: the lower, the more.
     """
 
     text: str
     small: str = ""
     style: LineStyle | None = None
     shares: tuple[float, float, float] | None = None
+    shade: float | None = None
 
 
 @dataclass(frozen=True)

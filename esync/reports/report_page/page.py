@@ -19,6 +19,8 @@ from .content import Cell, Chart, Events, LineStyle, Report, Section, Table, Til
 
 _COLOR = re.compile(r"#[0-9a-fA-F]{6}")
 _UNKNOWN_COLOR = "#777777"
+#: Number of the shades of cells; page.css has their colours.
+SHADES = 5
 
 
 def report_html(report: Report) -> str:
@@ -162,16 +164,19 @@ def _figure(part: Chart | Timeline, drawn: list[Chart | Timeline]) -> str:
 
 
 def _table(table: Table, label: str) -> str:
-    def words(index: int) -> str:
-        return "" if index < table.text_columns else ' class="number"'
+    def words(index: int, shade: float | None = None) -> str:
+        names = ["number"] if index >= table.text_columns else []
+        if shade is not None:
+            names.append(f"shade-{min(int(shade * SHADES), SHADES - 1)}")
+        return f' class="{" ".join(names)}"' if names else ""
 
     head = "".join(f'<th scope="col"{words(index)}>{escape(title)}</th>' for index, title in enumerate(table.columns))
     rows = []
     for row in table.rows:
         cells = [cell if isinstance(cell, Cell) else Cell(cell) for cell in row]
-        first, *rest = (_cell(cell) for cell in cells)
-        body = "".join(f"<td{words(index)}>{cell}</td>" for index, cell in enumerate(rest, 1))
-        rows.append(f'<tr><th scope="row">{first}</th>{body}</tr>')
+        first, *rest = cells
+        body = "".join(f"<td{words(index, cell.shade)}>{_cell(cell)}</td>" for index, cell in enumerate(rest, 1))
+        rows.append(f'<tr><th scope="row">{_cell(first)}</th>{body}</tr>')
     note = f'<p class="note muted">{escape(table.note)}</p>' if table.note else ""
     return (
         f'<div class="scroll" role="region" aria-label="{escape(label)}" tabindex="0">'

@@ -25,6 +25,7 @@ export function showJob(job) {
   if (job.epsilon && job.workers.some((worker) => worker.capability)) parts.push(`ε ${seconds(job.epsilon)}`);
   text(byId("job-facts"), parts.join(" · "));
   showTiles(job);
+  showParts(job.totals);
   showVerdict(job);
   showWorkers(job);
 }
@@ -49,6 +50,22 @@ function showTiles(job) {
       text(tile.querySelector("span"), value);
       text(tile.querySelector("small"), value === "–" ? "" : unit);
       text(tile.querySelector(".note"), note);
+    },
+  );
+}
+
+/** Further results of the last evaluation, such as the recall of each class. */
+function showParts(totals) {
+  const parts = Object.entries(totals?.parts ?? {});
+  byId("parts-card").hidden = !parts.length;
+  list(
+    byId("parts"),
+    parts,
+    ([name]) => name,
+    ([name]) => make("li", {}, make("span", {}, name), make("b")),
+    (item, [name, value]) => {
+      text(item.lastChild, `${Number(value.toPrecision(3))}`);
+      item.classList.toggle("none", name.startsWith("recall/") && value === 0);
     },
   );
 }

@@ -14,6 +14,7 @@ from esync.membership.rendezvous import messages
 from esync.membership.rendezvous.messages import BadMessageError, Message, Node
 
 from ...support import child
+from ...support.ports import free_port
 
 TIME_LIMIT = 60.0  # seconds for anything to arrive
 
@@ -67,9 +68,7 @@ def running_scheduler(
     servers: int, workers: int, program: Sequence[str] = ("-m", "esync.scheduler"), **environment: str
 ) -> Iterator[tuple]:
     """A scheduler that listens: its process, and its port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     cluster = {
         "DMLC_PS_ROOT_URI": "127.0.0.1",
         "DMLC_PS_ROOT_PORT": str(port),

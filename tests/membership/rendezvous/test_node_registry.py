@@ -133,12 +133,21 @@ def test_replacement_can_be_replaced():
         assert registry.admit(gone)[-1].to.id == worker_id(1 + 3 * generation)
 
 
-def test_replacement_takes_the_slot_empty_for_the_longest_time():
+def test_replacement_takes_the_first_slot_then_the_one_empty_for_the_longest_time():
     registry = running()
     for port in (97, 98, 99):
         register(registry, WORKER, port)
-    sendings = registry.admit(gone=[at(97), at(92), at(90)])  # 97 is gone itself
-    assert {port: number for port, number in ids(sendings).items() if port > 92} == {98: worker_id(5), 99: worker_id(3)}
+    sendings = registry.admit(gone=[at(97), at(92), at(91), at(90)])  # 97 is gone itself
+    assert {port: number for port, number in ids(sendings).items() if port > 92} == {98: worker_id(3), 99: worker_id(5)}
+
+
+def test_replacement_of_a_rank_that_has_finished_takes_no_slot():
+    registry = running()
+    registry.handle(Message(messages.DONE, (worker(92, worker_id(2)),)))
+    for rank, port in ((2, 98), (1, 99)):
+        want(registry, rank, port)
+        register(registry, WORKER, port)
+    assert {sending.to.port for sending in registry.admit([at(92), at(91)])} == {80, 81, 99}
 
 
 def test_replacement_never_takes_the_slot_of_a_worker_that_left_the_finished_run():

@@ -10,9 +10,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .base import FOUR_BIT, FP16, NONE, TWO_BIT, CompressionError, Quantizer
+from .base import AUTO, COMPRESSIONS, FOUR_BIT, FP16, NONE, TWO_BIT, CompressionError, Quantizer
 
 __all__ = [
+    "AUTO",
+    "COMPRESSIONS",
     "FOUR_BIT",
     "FP16",
     "NONE",

@@ -7,7 +7,9 @@ import numpy as np
 from ....runtime.errors import ExpectedError
 
 #: Values of `--compression`.
-NONE, FP16, FOUR_BIT, TWO_BIT = "none", "fp16", "4bit", "2bit"
+NONE, FP16, FOUR_BIT, TWO_BIT, AUTO = "none", "fp16", "4bit", "2bit", "auto"
+#: What "auto" chooses from, the finest one first, and the bits of a value.
+COMPRESSIONS = {FP16: 16.0, FOUR_BIT: 4.125, TWO_BIT: 2.0}
 
 
 class CompressionError(ExpectedError):

@@ -1,0 +1,52 @@
+"""Warnings of classes that are never recognized."""
+
+import numpy as np
+import pytest
+
+from esync.training.callbacks import Evaluated
+from esync.training.unrecognized_classes import UnrecognizedClasses
+
+LABELS = np.arange(100) % 4
+#: Worker 0 holds the classes 0 and 1, worker 1 class 2, worker 2 the classes 2 and 3.
+SHARES = [
+    np.flatnonzero(LABELS < 2),
+    np.flatnonzero(LABELS == 2)[::2],
+    np.concatenate([np.flatnonzero(LABELS == 2)[1::2], np.flatnonzero(LABELS == 3)]),
+]
+
+
+def evaluations(count: int, each: int, accuracy: float = 0.5, **recalls: float):
+    parts = {f"recall/{name}": value for name, value in {"a": 0.9, "b": 0.8, "c": 0.6, "d": 0.5, **recalls}.items()}
+    for number in range(1, count + 1):
+        yield Evaluated(number, number, accuracy, float(number), number, each * number, parts=parts)
+
+
+@pytest.mark.parametrize(
+    ("happened", "warned"),
+    [
+        (evaluations(20, 25, c=0.0), "class c (held by workers 1, 2) has been recognized in the last 5 evaluations"),
+        (
+            evaluations(20, 10, c=0.0, d=0.0),
+            "c (held by workers 1, 2), d (held by worker 2) has been recognized in the last 11 ",
+        ),
+        (evaluations(20, 25, c=0.01), ""),
+        (evaluations(10, 10, c=0.0), ""),  # the training set has not been used once since the first
+        (evaluations(4, 100, c=0.0), ""),
+        (evaluations(20, 25, accuracy=0.43, b=0.0, c=0.0, d=0.0), ""),  # near chance
+        (evaluations(20, 25, accuracy=0.44, b=0.0), "class b (held by worker 0) has been recognized"),
+    ],
+)
+def test_class_without_recall_is_warned_of_once(caplog, happened, warned):
+    callback = UnrecognizedClasses("abcd", LABELS, SHARES)
+    for evaluated in happened:
+        callback.accuracy(evaluated)
+    assert warned in caplog.text
+    assert len(caplog.records) == bool(warned)
+
+
+def test_class_that_is_recognized_in_between_is_counted_anew(caplog):
+    callback = UnrecognizedClasses("abcd", LABELS, [np.arange(100)])
+    for part in (evaluations(4, 100, c=0.0), evaluations(1, 500), evaluations(4, 600, c=0.0)):
+        for evaluated in part:
+            callback.accuracy(evaluated)
+    assert not caplog.records
