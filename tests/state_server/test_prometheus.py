@@ -28,7 +28,7 @@ def jobs() -> JobRegistry:
 
 
 def take(job: Job, rank: int, round: int, **changes: object) -> None:
-    job.report(Report(**report(rank, round, **changes)), 1.0)
+    job.report(Report(**report(rank, round, **changes)), job.clock.now())
 
 
 def test_families_are_there_without_jobs():
@@ -73,8 +73,8 @@ def test_counters_begin_at_zero_after_a_restart(tmp_path):
 
 def test_events_are_counted_by_kind(jobs):
     job = jobs.get("mine")
-    job.end("done", 1.0)
-    job.end("done", 1.0)
+    job.end("done", job.clock.now())
+    job.end("done", job.clock.now())
     events = values(jobs, "esync_job_events", "kind")
     assert (events["begin",], events["end",], events["lost",]) == (1, 1, 0)
 
