@@ -64,7 +64,6 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
     from .training.batch_norm import layers_with_statistics, reestimate_statistics
     from .training.loop import DealtData, Iteration, train, warm_up
     from .training.run import Run
-    from .training.unrecognized_classes import UnrecognizedClasses
     from .world import RealWorld
 
     algorithm = choose_algorithm(options)
@@ -154,7 +153,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
         trainer.start()
         dealt = partition(options.partition, dataset.train_labels, trainer.workers, options.seed)
         if trainer.rank == 0:
-            run.add_callback(UnrecognizedClasses(dataset.labels, dataset.train_labels, dealt.shares))
+            run.unrecognized_classes.hold(dataset.labels, dataset.train_labels, dealt.shares)
 
         def share(indices: np.ndarray) -> Batches:
             return batches(indices, (options.seed, trainer.rank))

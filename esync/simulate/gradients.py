@@ -84,7 +84,9 @@ class GradientNumerics:
 
     def unrecognized_classes(self) -> UnrecognizedClasses:
         """Return the callback that warns of classes that are never recognized."""
-        return UnrecognizedClasses(self.dataset.labels, self.dataset.train_labels, self._dealt.shares)
+        callback = UnrecognizedClasses(lambda: len(self.dataset.train_labels))
+        callback.hold(self.dataset.labels, self.dataset.train_labels, self._dealt.shares)
+        return callback
 
     def evaluate(self, weights: Any, statistics: Any, every_sample: bool = False) -> EvaluationResult:
         """Evaluate these values on all test images (`every_sample`), or on --test-images of them."""

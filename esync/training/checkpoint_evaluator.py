@@ -20,6 +20,7 @@ from ..data import FORMS, REGISTRY, load, short_dataset_name
 from ..models.names import is_network
 from ..runtime import program, user_functions
 from ..runtime.errors import ExpectedError
+from ..runtime.evaluation_result import EvaluationResult, lowest_recall
 from ..runtime.files import expanded, write_atomically
 from ..runtime.user_functions import short_name
 from ..runtime.watchdog import Watchdog
@@ -95,8 +96,10 @@ class CheckpointEvaluator:
         self._data_dir, self._context, self._own_network, self._own_dataset = data_dir, context, network, dataset
         self._of: tuple[str, str] | None = None
 
-    def accuracy(self, part: Part) -> float:
-        """Return the test accuracy of a checkpoint's model, which is the average of the weights if it has one.
+    def evaluate(self, part: Part) -> EvaluationResult:
+        """Return the test accuracy and recalls of a checkpoint's model.
+
+        It is the average of the weights if the checkpoint has one.
 
         Raises:
             EvaluatorError: this package does not have its network or data set, or its model does
@@ -121,7 +124,7 @@ class CheckpointEvaluator:
         for (_, parameter), name in zip(sorted(self._parameters.items()), names, strict=True):
             parameter.set_data(like(saved[name], parameter.data()))
         self._take_average(part)
-        return self._evaluate().value
+        return self._evaluate()
 
     def _take_average(self, part: Part) -> None:
         from ..checkpoints.contents import load_worker_arrays, tracked_states
@@ -207,13 +210,16 @@ class AccuracyFile:
 
 
 def follow(
-    options: argparse.Namespace, evaluate: Callable[[Part], float], evaluations: AccuracyFile, watchdog: Watchdog
+    options: argparse.Namespace,
+    evaluate: Callable[[Part], EvaluationResult],
+    evaluations: AccuracyFile,
+    watchdog: Watchdog,
 ) -> int:
     """Evaluate every new checkpoint; return their number.
 
     Args:
         options: the flags.
-        evaluate: returns the accuracy of a checkpoint's part.
+        evaluate: evaluates a checkpoint's part.
         evaluations: the file of the accuracies.
         watchdog: announces waits.
     """
@@ -229,14 +235,17 @@ def follow(
                 time.sleep(LOOK_EVERY)
         newest = part.round
         try:
-            value = evaluate(part)
+            result = evaluate(part)
         except (OSError, mx.MXNetError):
             if part.folder.exists():
                 raise
             continue  # deleted by the run meanwhile
-        evaluations.add(part, value)
+        evaluations.add(part, result.value)
         done += 1
-        print(f"round {newest}, {part.facts['books']['samples']} samples: accuracy {value:.4f}", flush=True)
+        recall = f"; {lowest}" if (lowest := lowest_recall(result.parts)) else ""
+        print(
+            f"round {newest}, {part.facts['books']['samples']} samples: accuracy {result.value:.4f}{recall}", flush=True
+        )
         if options.until_round is not None and newest >= options.until_round:
             return done
 
@@ -251,7 +260,7 @@ def run(arguments: list[str], watchdog: Watchdog) -> int:
     evaluate = CheckpointEvaluator(options.data_dir, context, options.network, options.dataset, estimated)
     options.out.mkdir(parents=True, exist_ok=True)
     evaluations = AccuracyFile(options.out)
-    if not follow(options, evaluate.accuracy, evaluations, watchdog) and evaluations.newest < 0:
+    if not follow(options, evaluate.evaluate, evaluations, watchdog) and evaluations.newest < 0:
         waited = "" if options.once else f" within {options.patience:g} s"
         raise EvaluatorError(f"no whole checkpoint of rank 0 in {options.checkpoint_dir}{waited}")
     print(f"accuracies in {options.out / FILE}", file=sys.stderr, flush=True)

@@ -237,10 +237,6 @@ class RoundCallbacks:
         for callback in callbacks:
             callback.save({**facts, "rounds": clock.round, "finished": False})
 
-    def add(self, callback: Callback) -> None:
-        """Call a further callback, after the others."""
-        self._callbacks.append(callback)
-
     def done(self, trainer: "Trainer") -> None:
         """Report the round that the last step has finished, and start its evaluation if due."""
         self.poll(trainer)

@@ -42,6 +42,7 @@ from .round_callbacks import Evaluator, LogClock, PeriodicEvaluation, RoundCallb
 from .round_log import MODEL_FOLDER, RoundLog
 from .run_facts import facts_after_start
 from .run_folder import run_folder, same_below
+from .unrecognized_classes import UnrecognizedClasses
 
 log = logging.getLogger(__name__)
 
@@ -98,6 +99,7 @@ class Run(TrainerCallback):
     Attributes:
         checkpoints: the checkpoints that were given, or those of the environment.
         folder: the folder of this worker's logs; None before the trainer has started.
+        unrecognized_classes: warns on rank 0 where `evaluate` returns recalls, as `recall/CLASS`.
 
     Raises:
         TensorBoardError: tensorboardX is not installed.
@@ -180,11 +182,6 @@ class Run(TrainerCallback):
         self._closed = False
         self.folder: Path | None = None
 
-    def add_callback(self, callback: Callback) -> None:
-        """Call a further callback after each round of the trainer, which has started."""
-        if self._rounds is not None:
-            self._rounds.add(callback)
-
     # --- called by the trainer --------------------------------------------------------------------
 
     def network_parameters(self) -> list[Any]:
@@ -261,11 +258,12 @@ class Run(TrainerCallback):
         result, exchange = trainer.algorithm.result, trainer.algorithm.exchange
         step = result.step if result is not None and logged else 0
         began = time.time() - trainer.elapsed
+        self.unrecognized_classes = UnrecognizedClasses(lambda: trainer.dataset_size or 0)
         callbacks = make_callbacks(
             trainer.algorithm, trainer.rank, self._reporter, logs, self._reports, began, step, events
         )
         self._rounds = RoundCallbacks(
-            [*callbacks, PlateauDetection(trainer, self._reporter)],
+            [*callbacks, PlateauDetection(trainer, self._reporter), self.unrecognized_classes],
             {
                 "program": Path(sys.argv[0]).name,
                 "optimizer": type(trainer._optimizer).__name__.lower(),

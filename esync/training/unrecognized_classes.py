@@ -1,66 +1,88 @@
 """Warn of classes that the common model never recognizes, although workers have samples of them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from ..runtime import progress
 from ..runtime.errors import enumeration
-from ..runtime.evaluation_result import RECALL
+from ..runtime.evaluation_result import RECALL, recalls
 from .callbacks import Callback, Evaluated
 
 #: Successive evaluations in which a class is not recognized at all that cause a warning.
 EVALUATIONS = 5
-#: The accuracy in them is at least this share of the way from guessing, 1 ÷ classes, to 1.
+#: The mean recall in them is at least this share of the way from guessing, 1 ÷ classes, to 1.
 ABOVE_CHANCE = 0.25
 
 
 class UnrecognizedClasses(Callback):
     """Warns once of each class whose recall has been 0 for long.
 
-    That is in EVALUATIONS or more successive evaluations, in which the accuracy was well above that
+    That is in EVALUATIONS or more successive evaluations, in which the mean recall was well above that
     of guessing (ABOVE_CHANCE), while all workers together have used as many samples as there are
     in the training set. So the first evaluations of a run, which recognizes its classes one after
     the other, cause no warning.
 
     Args:
-        names: names of the classes.
-        labels: labels of the training samples.
-        shares: indices of each worker's training samples.
+        samples: returns the number of training samples of all workers; 0 if it is unknown.
+
+    Attributes:
+        holders: name of a class → ranks of the workers that have samples of it. Classes that nobody
+            holds cause no warning. None: all classes count, and nobody is named.
+        workers: number of workers.
     """
 
-    def __init__(self, names: Sequence[str], labels: np.ndarray, shares: Sequence[np.ndarray]) -> None:
-        self._names, self._samples = names, len(labels)
+    def __init__(self, samples: Callable[[], int]) -> None:
+        self._samples = samples
+        self.holders: Mapping[str, Sequence[int]] | None = None
+        self.workers = 1
+        self._missing: dict[str, tuple[int, int]] = {}  # class → evaluations without it, samples at the first
+        self._warned: set[str] = set()
+
+    def hold(self, names: Sequence[str], labels: np.ndarray, shares: Sequence[np.ndarray]) -> None:
+        """Note which workers hold which classes.
+
+        Args:
+            names: names of the classes.
+            labels: labels of the training samples.
+            shares: indices of each worker's training samples.
+        """
         held = [set(np.unique(labels[share]).tolist()) for share in shares]
-        self._workers = len(shares)
-        self._holders = [[rank for rank, classes in enumerate(held) if label in classes] for label in range(len(names))]
-        self._missing: dict[int, tuple[int, int]] = {}  # class → evaluations without it, samples at the first
-        self._warned: set[int] = set()
+        self.workers = len(shares)
+        self.holders = {
+            name: [rank for rank, classes in enumerate(held) if label in classes] for label, name in enumerate(names)
+        }
 
     def accuracy(self, evaluated: Evaluated) -> None:
         """Count the evaluations without a class."""
-        due, chance = [], 1 / len(self._names)
-        above_chance = evaluated.accuracy >= chance + ABOVE_CHANCE * (1 - chance)
-        for label, name in enumerate(self._names):
-            recognized = evaluated.parts.get(f"{RECALL}{name}") != 0
-            if recognized or not above_chance or not self._holders[label]:
-                self._missing.pop(label, None)
+        known = {name.removeprefix(RECALL): recall for name, recall in recalls(evaluated.parts).items()}
+        if not known:
+            return
+        chance, mean = 1 / len(known), sum(known.values()) / len(known)
+        above_chance = mean >= chance + ABOVE_CHANCE * (1 - chance)
+        due: list[str] = []
+        for name, recall in known.items():
+            if recall or not above_chance or (self.holders is not None and not self.holders.get(name)):
+                self._missing.pop(name, None)
                 continue
-            count, since = self._missing.get(label, (0, evaluated.samples))
-            self._missing[label] = count + 1, since
-            if count + 1 >= EVALUATIONS and evaluated.samples - since >= self._samples and label not in self._warned:
-                due.append(label)
+            count, since = self._missing.get(name, (0, evaluated.samples))
+            self._missing[name] = count + 1, since
+            whole = evaluated.samples - since >= self._samples()
+            if count + 1 >= EVALUATIONS and whole and name not in self._warned:
+                due.append(name)
         self._warned.update(due)
         if due:
-            count = min(self._missing[label][0] for label in due)
-            named = [f"{self._names[label]} (held by {self._held(self._holders[label])})" for label in due]
+            count = min(self._missing[name][0] for name in due)
+            described = enumeration([self._described(name) for name in due], 10)
             progress.warn(
-                f"no test sample of class {enumeration(named, 10)} has been recognized in the last {count} "
-                f"evaluations, while the accuracy is {evaluated.accuracy:.3f}: iter-N.txt and report.html have the "
-                "recall of each class"
+                f"no test sample of class {described} has been recognized in the last {count} evaluations, while the "
+                f"mean recall is {mean:.3f}: iter-N.txt and report.html have the recall of each class"
             )
 
+    def _described(self, name: str) -> str:
+        return name if self.holders is None else f"{name} (held by {self._held(self.holders[name])})"
+
     def _held(self, holders: Sequence[int]) -> str:
-        if len(holders) == self._workers:
-            return "all workers" if self._workers > 1 else "the only worker"
+        if len(holders) == self.workers:
+            return "all workers" if self.workers > 1 else "the only worker"
         return f"worker{'s' * (len(holders) > 1)} {enumeration(holders, 5)}"

@@ -74,7 +74,7 @@ def test_checkpoint_evaluator_evaluates_each_checkpoint_once_in_order(tmp_path, 
     assert [int(row[5]) for row in rows(out)] == [10, 20, 30]
 
 
-def test_checkpoint_evaluator_evaluates_the_average(tmp_path, data_dir):
+def test_checkpoint_evaluator_evaluates_the_average(tmp_path, data_dir, capsys):
     """That of a run of the worker program, whose last evaluation is of the same model."""
     kept, logs = tmp_path / "kept", tmp_path / "logs"
     words = f"-m local -n mlp -l 0.02 --rounds 20 -e 20 -c 1 -b 8 -dd {data_dir} -ld {logs} --checkpoint-dir {kept}"
@@ -82,7 +82,9 @@ def test_checkpoint_evaluator_evaluates_the_average(tmp_path, data_dir):
     assert done.returncode == 0, done.stderr
     assert run("--checkpoint-dir", kept, "-dd", data_dir, "--out", tmp_path / "out", "--once") == 0
     (final,) = logs.rglob("iter-20.txt")
-    assert float(rows(tmp_path / "out")[-1][4]) == pytest.approx(json.loads(final.read_text())["accuracy"])
+    expected = json.loads(final.read_text())
+    assert float(rows(tmp_path / "out")[-1][4]) == pytest.approx(expected["accuracy"])
+    assert f"lowest recall {min(expected['parts'].values()):.3f} (class " in capsys.readouterr().out
 
 
 def test_checkpoint_evaluator_waits_for_incomplete_checkpoint(tmp_path, data_dir):

@@ -224,6 +224,14 @@ def test_run_evaluates_by_a_data_loader_with_workers_made_before(tmp_path, threa
     assert last["parts"] == {f"recall/{label}": expected["recall"][label] for label in range(2)}
 
 
+def test_class_that_a_program_never_recognizes_is_warned_of(tmp_path, caplog):
+    def evaluate():
+        return {"accuracy": 0.6, "recall": {"cat": 0.9, "dog": 0.9, "owl": 0.0}}
+
+    train(dense(), esync.Run(tmp_path, evaluate=evaluate, quiet=True), rounds=8)
+    assert caplog.text.count("no test sample of class owl has been recognized") == 1
+
+
 def test_run_whose_evaluation_hangs_in_the_fork_is_refused_by_its_line(tmp_path, monkeypatch):
     monkeypatch.setattr(config, "EVALUATION_STILL", 1.0)
     batches = mx.io.PrefetchingIter(mx.io.NDArrayIter(INPUTS, LABELS, 4))  # its threads are not in the fork

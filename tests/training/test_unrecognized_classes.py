@@ -15,10 +15,10 @@ SHARES = [
 ]
 
 
-def evaluations(count: int, each: int, accuracy: float = 0.5, **recalls: float):
+def evaluations(count: int, each: int, **recalls: float):
     parts = {f"recall/{name}": value for name, value in {"a": 0.9, "b": 0.8, "c": 0.6, "d": 0.5, **recalls}.items()}
     for number in range(1, count + 1):
-        yield Evaluated(number, number, accuracy, float(number), number, each * number, parts=parts)
+        yield Evaluated(number, number, 0.9, float(number), number, each * number, parts=parts)
 
 
 @pytest.mark.parametrize(
@@ -26,18 +26,19 @@ def evaluations(count: int, each: int, accuracy: float = 0.5, **recalls: float):
     [
         (evaluations(20, 25, c=0.0), "class c (held by workers 1, 2) has been recognized in the last 5 evaluations"),
         (
-            evaluations(20, 10, c=0.0, d=0.0),
+            evaluations(20, 10, b=0.9, c=0.0, d=0.0),
             "c (held by workers 1, 2), d (held by worker 2) has been recognized in the last 11 ",
         ),
         (evaluations(20, 25, c=0.01), ""),
         (evaluations(10, 10, c=0.0), ""),  # the training set has not been used once since the first
         (evaluations(4, 100, c=0.0), ""),
-        (evaluations(20, 25, accuracy=0.43, b=0.0, c=0.0, d=0.0), ""),  # near chance
-        (evaluations(20, 25, accuracy=0.44, b=0.0), "class b (held by worker 0) has been recognized"),
+        (evaluations(20, 25, a=0.86, b=0.0, c=0.44, d=0.44), ""),  # near chance, 0.435 on the mean
+        (evaluations(20, 25, a=0.88, b=0.0, c=0.44, d=0.44), "class b (held by worker 0) has been recognized"),
     ],
 )
 def test_class_without_recall_is_warned_of_once(caplog, happened, warned):
-    callback = UnrecognizedClasses("abcd", LABELS, SHARES)
+    callback = UnrecognizedClasses(lambda: len(LABELS))
+    callback.hold("abcd", LABELS, SHARES)
     for evaluated in happened:
         callback.accuracy(evaluated)
     assert warned in caplog.text
@@ -45,8 +46,23 @@ def test_class_without_recall_is_warned_of_once(caplog, happened, warned):
 
 
 def test_class_that_is_recognized_in_between_is_counted_anew(caplog):
-    callback = UnrecognizedClasses("abcd", LABELS, [np.arange(100)])
+    callback = UnrecognizedClasses(lambda: len(LABELS))
+    callback.hold("abcd", LABELS, [np.arange(100)])
     for part in (evaluations(4, 100, c=0.0), evaluations(1, 500), evaluations(4, 600, c=0.0)):
         for evaluated in part:
             callback.accuracy(evaluated)
+    assert not caplog.records
+
+
+def test_every_class_counts_where_nobody_is_known_to_hold_it(caplog):
+    callback = UnrecognizedClasses(lambda: 0)
+    for evaluated in evaluations(5, 100, c=0.0):
+        callback.accuracy(evaluated)
+    assert "no test sample of class c has been recognized in the last 5 evaluations" in caplog.text
+
+
+def test_results_without_recalls_cause_no_warning(caplog):
+    callback = UnrecognizedClasses(lambda: 0)
+    for number in range(20):
+        callback.accuracy(Evaluated(number, number, 0.9, 1.0, number, number, parts={"loss": 0.0}))
     assert not caplog.records
