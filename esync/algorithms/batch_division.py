@@ -51,6 +51,9 @@ class BatchDivision:
         rank: of this worker.
         workers: number of workers.
 
+    Attributes:
+        equal_size: samples of equal batches; None: the program has not asked yet.
+
     Raises:
         BatchBySpeedError: there are more or fewer times than workers.
     """
@@ -64,7 +67,7 @@ class BatchDivision:
         self._members: tuple[int, ...] = tuple(range(len(times)))
         self._factors = [1.0] * len(times)  # that the present sizes go by
         self._ratios: deque[float] = deque(maxlen=config.BATCH_WINDOW)
-        self._batch_size: int | None = None  # of equal batches
+        self.equal_size: int | None = None
         self._sizes: list[int] = []
         self._share = 1.0
 
@@ -76,8 +79,8 @@ class BatchDivision:
 
     def size(self, batch_size: int) -> int:
         """Return the samples of this worker's next batch where equal batches would have `batch_size`."""
-        if self._batch_size != batch_size or not self._sizes:
-            self._batch_size = batch_size
+        if self.equal_size != batch_size or not self._sizes:
+            self.equal_size = batch_size
             self._sizes = self._divided(self._factors)
         return self._sizes[self._members.index(self._rank)]
 
@@ -90,13 +93,13 @@ class BatchDivision:
         Raises:
             BatchBySpeedError: the program has never asked for its batch size.
         """
-        if self._batch_size is None:
+        if self.equal_size is None:
             raise BatchBySpeedError(
                 "batch_by_speed: this program has not asked for the size of its batches, so that they would be equal: "
                 "call trainer.batch_size(SIZE) before each batch, or give the DataLoader "
                 "batch_sampler=esync.BatchSampler(SAMPLER, SIZE, trainer)"
             )
-        self._share = samples / self._batch_size
+        self._share = samples / self.equal_size
         time = self._times[self._rank]
         return time.at(self._share) / time.step_time
 
@@ -128,7 +131,7 @@ class BatchDivision:
         if not participated:
             return
         measured = {rank: scalars.get(_names(rank)[0], math.nan) for rank in members}
-        if any(map(math.isnan, measured.values())) or self._batch_size is None:
+        if any(map(math.isnan, measured.values())) or self.equal_size is None:
             return
         factors = [measured.get(rank, factor) for rank, factor in enumerate(self._factors)]
         present = self._sizes = self._sizes or self._divided(self._factors)
@@ -148,14 +151,14 @@ class BatchDivision:
         return [StepTime(time.step_time * factor, time.fixed_time * factor) for time, factor in times]
 
     def _divided(self, factors: Sequence[float]) -> list[int]:
-        assert self._batch_size is not None
-        return batch_sizes(self._batch_size, self._slowed(factors))
+        assert self.equal_size is not None
+        return batch_sizes(self.equal_size, self._slowed(factors))
 
     def _slowest(self, sizes: Sequence[int], factors: Sequence[float]) -> float:
         """Return the seconds of the slowest member's iteration."""
-        assert self._batch_size is not None
+        assert self.equal_size is not None
         times = self._slowed(factors)
-        return max(time.at(size / self._batch_size) for time, size in zip(times, sizes, strict=True))
+        return max(time.at(size / self.equal_size) for time, size in zip(times, sizes, strict=True))
 
 
 def _names(rank: int) -> tuple[str, str]:

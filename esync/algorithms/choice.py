@@ -1,8 +1,10 @@
 """The algorithm of a program: its own choice, or that of whoever starts it."""
 
+import json
+
 from ..runtime.environment import EnvironmentProblemError
 from ..runtime.worker_environment import ALGORITHM_VARIABLE, WorkerEnvironment
-from . import Algorithm, make
+from . import Algorithm, find, make
 
 #: The algorithm where neither the program nor the environment names one.
 DEFAULT_ALGORITHM = "esync"
@@ -14,12 +16,16 @@ def resolve_algorithm(given: str | Algorithm | None) -> Algorithm:
     Raises:
         EnvironmentProblemError: both name one, and not the same.
     """
-    outside = WorkerEnvironment.read().algorithm
-    algorithm = make(given or outside or DEFAULT_ALGORITHM)
-    if outside and given and make(outside).name != algorithm.name:
+    environment = WorkerEnvironment.read()
+    outside, options = environment.algorithm, environment.algorithm_options or {}
+    if not given:
+        return find(outside or DEFAULT_ALGORITHM)(**options)
+    algorithm = make(given)
+    if outside and (options or make(outside).name != algorithm.name):
+        chosen = f"{outside!r}{f' with the options {json.dumps(options)}' if options else ''}"
         raise EnvironmentProblemError(
-            f"{ALGORITHM_VARIABLE} (esync launch -m, or mode in its description) is {outside!r}, but the program gives "
-            f"its Trainer the algorithm {algorithm.name!r}: leave algorithm= out of the program where it is to be "
-            f"chosen from outside, or type -m {algorithm.name}"
+            f"{ALGORITHM_VARIABLE} (esync launch -m or --preset, or mode in its description) is {chosen}, but the "
+            f"program gives its Trainer the algorithm {algorithm.name!r}: leave algorithm= out of the program where it "
+            f"is to be chosen from outside, or type -m {algorithm.name} without its options"
         )
     return algorithm

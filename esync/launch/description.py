@@ -179,9 +179,9 @@ class Description(Section):
 
     @model_validator(mode="after")
     def _program_decides_on_training(self) -> "Description":
-        for name, value in self.train.items() if self.program else ():
-            if name not in user_program.CLUSTER_FLAGS:
-                raise error(user_program.up_to_the_program(name, value), ("train", name))
+        for name in self.train if self.program else ():
+            if not user_program.applies(name, self.train):
+                raise error(user_program.up_to_the_program(name), ("train", name))
         if self.simulate.batch_size is not None and not self.program:
             raise error(
                 "only a program needs it; the built-in worker's is train.batch_size", ("simulate", "batch_size")

@@ -16,7 +16,6 @@ from ..algorithms import ALGORITHMS, Algorithm
 from ..algorithms.registry import flags_of
 from ..arguments import presets
 from ..arguments.mode import USE_DCASGD, WITH_DCASGD, parse_mode, typed_text
-from ..arguments.training import AUTO
 from ..runtime.errors import ExpectedError
 from ..runtime.files import expanded
 from .yaml_text import DescriptionError, load, shown
@@ -230,16 +229,6 @@ def check_workers(options: argparse.Namespace, workers: int) -> None:
         arguments.choose_algorithm(options).check_workers(workers)
     except ValueError as error:
         raise FlagError(str(error)) from None
-
-
-def expression(settings: Mapping[str, Any]) -> str:
-    """Return the Python expression that creates the algorithm of these settings."""
-    algorithm = algorithm_of(settings)
-    options = flags_of(algorithm)
-    if settings.get("momentum") == AUTO:
-        settings = {**settings, "lr_scaling": settings.get("lr_scaling", config.PROGRAM_SCALING)}
-    values = ", ".join(f"{options[name].name}={value!r}" for name, value in settings.items() if name in options)
-    return f"esync.algorithms.{algorithm.__name__}({values})"
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import config
+from ..arguments import presets
 from ..runtime.batch_sizes import StepTime, batch_sizes
 from ..training.run_folder import mode_folder, run_folder
 from . import flags, services, user_program
@@ -65,6 +66,9 @@ def plan(
     remarks, processes, cluster = [], list[ProcessSpec](), {}
     if left_out:
         remarks.append(f"left to the program, of the description's train: {', '.join(left_out)}")
+    preset = presets.settings_of(settings.get("preset")) if own_program else {}
+    if unused := [name for name in preset if not user_program.applies(name, settings)]:
+        remarks.append(f"left to the program, of the preset: {', '.join(unused)}")
     workers: Sequence[WorkerEntry] = description.workers
     any_mode = own_program is not None and "mode" not in settings  # the program chooses the mode
     exchanges = len(workers) > 1 if any_mode else options.algorithm.sends != "nothing"
@@ -120,7 +124,9 @@ def plan(
         remarks.append("per_host changes nothing: no host has two workers")
     environment = replace(
         common_environment(options, folder),
-        algorithm=settings.get("mode") if own_program else None,  # the built-in worker has it on its command line
+        # The built-in worker has both on its command line.
+        algorithm=settings["mode"] if own_program and not any_mode else None,
+        algorithm_options=(user_program.algorithm_options(settings) or None) if own_program and not any_mode else None,
         seed=seed,
         state_server=address,
         collective=options.collective if exchanges else config.COLLECTIVE,
@@ -181,9 +187,9 @@ def _program_and_settings(
     words = words or description.program
     try:
         if words:
-            user_program.refuse_training_flags(typed)
             if not description.program:
                 described, left_out = user_program.cluster_settings(described)
+            user_program.refuse_training_flags(typed, described)
         return UserProgram.of(words) if words else None, flags.merge(described, typed), left_out
     except flags.FlagError as error:
         raise flags.refusal(error, typed) from None

@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .. import config
+from ..algorithms.registry import all_flags, flags_of
 from ..arguments import presets
+from ..arguments.training import AUTO
 from ..runtime.errors import ExpectedError
 from ..runtime.user_code import digest_of_files
 from . import flags
@@ -23,15 +26,17 @@ Words = tuple[str, ...]
 
 #: Separator between launch's own words and those of the program.
 SEPARATOR = "--"
-#: Flags of the built-in worker that apply to any program. All others configure the training, which
-#: is up to the program.
-CLUSTER_FLAGS = frozenset(
+#: Flags that all workers find in their environment.
+ENVIRONMENT_FLAGS = frozenset(
     {
-        *("mode", "job", "collective", "start_timeout", "round_timeout", "elastic", "lease", "wait_for_replacement"),
-        *("step_time", "log_dir", "name", "tensorboard", "overwrite"),
+        *("job", "collective", "start_timeout", "round_timeout", "elastic", "lease", "wait_for_replacement"),
+        *("step_time", "log_dir", "name", "tensorboard", "overwrite", "weight_average"),
         *("checkpoint_dir", "checkpoint_every", "keep_checkpoints", "resume"),
     }
 )
+#: Flags of the built-in worker that apply to any program, beside the options of a chosen mode
+#: (`applies`). All others configure the training, which is up to the program.
+CLUSTER_FLAGS = ENVIRONMENT_FLAGS | {"mode", "preset"}
 #: Name of the logs' folder if the program chooses the mode.
 ANY_MODE = "program"
 #: Words that stand for the Python interpreter of each host.
@@ -145,21 +150,41 @@ def words_of(value: object) -> Words:
     return tuple(words)
 
 
-def refuse_training_flags(typed: Mapping[str, Any]) -> None:
+def applies(name: str, settings: Mapping[str, Any]) -> bool:
+    """Return whether a flag of the built-in worker applies to a program, given all flags beside it."""
+    chosen = {**presets.settings_of(settings.get("preset")), **settings}
+    return name in CLUSTER_FLAGS or ("mode" in chosen and name in flags_of(flags.algorithm_of(chosen)))
+
+
+def refuse_training_flags(typed: Mapping[str, Any], described: Mapping[str, Any]) -> None:
     """Raise FlagError if a typed flag applies to the built-in worker only."""
-    for name, value in typed.items():
-        if name not in CLUSTER_FLAGS:
-            raise flags.FlagError(f"{flags.flag(name)}: {up_to_the_program(name, value)}")
+    for name in typed:
+        if not applies(name, {**described, **typed}):
+            raise flags.FlagError(f"{flags.flag(name)}: {up_to_the_program(name)}")
 
 
-def up_to_the_program(name: str, value: object) -> str:
+def up_to_the_program(name: str) -> str:
     """Return why a flag of the built-in worker is refused together with a program."""
     if name in flags.CHOSEN_BY_LAUNCH:
         return f"launch chooses it by itself: {flags.CHOSEN_BY_LAUNCH[name]} says it"
-    if name == "preset" and (settings := presets.settings_of(value)):
-        algorithm = flags.expression(settings)
-        return f"a program chooses its algorithm by itself: leave it out, and give esync.Trainer algorithm={algorithm}"
-    return f"the program decides on it: give it to the program itself (behind {SEPARATOR}, or in program:)"
+    if name in all_flags():
+        return "an option of a mode needs the mode beside it, -m esync for instance, or a preset"
+    return (
+        "the program decides on it, in its arguments of esync.Trainer and esync.Run, for instance, or by flags of its "
+        f"own behind {SEPARATOR}"
+    )
+
+
+def algorithm_options(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of the chosen mode, by their names in Python.
+
+    The learning rate of a program is the one that suits its own optimizer without averaged weights, so that
+    a preset scales it by the root of the effective number of workers (`config.PROGRAM_SCALING`).
+    """
+    preset = presets.settings_of(settings.get("preset"))
+    known = flags_of(flags.algorithm_of(settings))
+    options = {known[name].name: value for name, value in settings.items() if name in known}
+    return {"lr_scaling": config.PROGRAM_SCALING, **options} if preset.get("momentum") == AUTO else options
 
 
 def cluster_settings(described: Mapping[str, Any]) -> tuple[flags.Settings, list[str]]:

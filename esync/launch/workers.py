@@ -41,8 +41,8 @@ class WorkerJob:
         """Return the command of a worker on a host with this Python."""
         if self.program is not None:
             return self.program.command(interpreter)
-        in_environment = user_program.CLUSTER_FLAGS - {"mode"}
-        words = flags.to_arguments({name: value for name, value in self.settings.items() if name not in in_environment})
+        settings = {name: value for name, value in self.settings.items() if name not in user_program.ENVIRONMENT_FLAGS}
+        words = flags.to_arguments(settings)
         return (interpreter, "-m", "esync.worker", *words)
 
 

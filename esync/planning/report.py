@@ -11,7 +11,7 @@ from rich.text import Text
 
 from .. import config
 from ..algorithms.registry import ALGORITHMS, flags_of
-from ..launch import flags, user_program
+from ..launch import flags
 from ..launch.workers import device_folders
 from ..runtime.terminal import NOT_KNOWN, TerminalTable, right
 from .accuracy import known_accuracy
@@ -219,15 +219,10 @@ def command(plan: Plan, candidate: Candidate, file: str) -> list[str]:
             lines.append(f"# {f'with {key}: true' if chosen else f'without {key}'} in {file}:")
     if COLLECTIVE in candidate.flags:
         lines.append("# needs MPICH and mpi4py on every host (docs/how-to/collectives.md)")
-    preset = candidate.preset and not described.program
-    settings = {"preset": candidate.preset} if preset else dict(candidate.flags)
+    settings = {"preset": candidate.preset} if candidate.preset else dict(candidate.flags)
     undo, by_hand = _settings_to_undo(plan, candidate)
     if by_hand:
         lines.append(f"# without {', '.join(by_hand)} in the section train of {file}:")
-    program_flags = {name: value for name, value in settings.items() if name not in user_program.CLUSTER_FLAGS}
-    if described.program and program_flags:
-        settings = {name: value for name, value in settings.items() if name in user_program.CLUSTER_FLAGS}
-        lines.append(f"# with algorithm={flags.expression(candidate.flags)} in the program:")
     words = flags.to_arguments({**settings, **({} if described.program else undo)})
     lines.append(shlex.join(["esync", "launch", file, *words, *(["--", *plan.program] if plan.program else [])]))
     return lines

@@ -5,6 +5,7 @@ docs/reference/environment.md lists them, and three exceptions.
 """
 
 import dataclasses
+import json
 import math
 import multiprocessing
 import os
@@ -110,6 +111,13 @@ def _events(text: str) -> tuple[StragglerEvent, ...]:
     return tuple(parse_straggler_event(word) for word in text.split())
 
 
+def _options(text: str) -> Mapping[str, Any]:
+    options = json.loads(text)
+    if not isinstance(options, dict):
+        raise ValueError(text)
+    return options
+
+
 TEXT = _Kind(str, "a text")
 FOLDER = _Kind(lambda text: str(expanded(text)), "a folder")
 SECONDS = _Kind(_number(0, above=True), "a number of seconds above 0")
@@ -125,6 +133,11 @@ STEP_TIMES = _Kind(
     "the seconds of an iteration on each device, 0.1+0.02 0.3+0 for instance, with the part that does not depend on "
     "the batch size behind +",
     lambda times: " ".join(map(str, times)),
+)
+OPTIONS = _Kind(
+    _options,
+    'options by name in JSON, {"compression": "4bit"} for instance',
+    lambda options: json.dumps(options),
 )
 EVENTS = _Kind(
     _events,
@@ -143,6 +156,8 @@ class WorkerEnvironment:
 
     Attributes:
         algorithm: a mode's name, or another text that `esync.Trainer(algorithm=…)` takes.
+        algorithm_options: its options by name; None: the defaults.
+        weight_average: kind of the average of the weights, where it is chosen outside.
         rank: the rank that this worker takes; None stands for any that is free.
         seed: the seed that the program should use, one of those of `esync launch --repeat`; None if
             it chooses one.
@@ -175,6 +190,8 @@ class WorkerEnvironment:
     """
 
     algorithm: str | None = _variable(ALGORITHM_VARIABLE, TEXT)
+    algorithm_options: Mapping[str, Any] | None = _variable("ESYNC_ALGORITHM_OPTIONS", OPTIONS)
+    weight_average: str = _variable("ESYNC_WEIGHT_AVERAGE", TEXT, config.WEIGHT_AVERAGE)
     rank: int | None = _variable(SLOT_VARIABLE, INDEX)
     seed: int | None = _variable("ESYNC_SEED", INDEX)
     device: str | None = _variable(DEVICE_VARIABLE, DEVICE_NAME)

@@ -195,7 +195,7 @@ def _train(description: Description, typed: Mapping[str, Any]) -> Mapping[str, A
         return description.train
     for name in ("network", "dataset", "epochs"):
         if name in typed:
-            raise flags.FlagError(f"{flags.flag(name)}: {up_to_the_program(name, typed[name])}")
+            raise flags.FlagError(f"{flags.flag(name)}: {up_to_the_program(name)}")
     return {**description.train, "batch_size": description.simulate.batch_size or config.BATCH_SIZE}
 
 

@@ -256,7 +256,9 @@ class RoundCallbacks:
         if trainer.algorithm.counts_exchanges:
             entry["round"] = trainer.round
         self._exchanges = trainer.exchanges
-        self._batch_size = round(entry["num_samples"] / max(1, trainer.local_iterations)) or None
+        batches = trainer.algorithm.batches  # step times are those of equal batches
+        mean_size = round(entry["num_samples"] / max(1, trainer.local_iterations)) or None
+        self._batch_size = mean_size if batches is None else batches.equal_size
         evaluated = self._evaluations.newest if self._evaluations is not None else None
         ended = FinishedRound(self._exchanges, entry, lasted, trainer.local_iterations, result, evaluated)
         for callback in self._callbacks:

@@ -94,7 +94,8 @@ class Run(TrainerCallback):
         job: name of the training there, unless the algorithm names one; None stands for ESYNC_JOB,
             or `default`.
         weight_average: "polynomial": what is evaluated and what becomes the final model is an
-            average of the common models so far, see `gluon.weight_average`; "none": the newest one.
+            average of the common models so far, see `gluon.weight_average`; "none": the newest one. None
+            stands for ESYNC_WEIGHT_AVERAGE, which `esync launch --weight-average` sets, or for "none".
 
     Attributes:
         checkpoints: the checkpoints that were given, or those of the environment.
@@ -130,8 +131,10 @@ class Run(TrainerCallback):
         quiet: bool = False,
         state_server: str | None = None,
         job: str | None = None,
-        weight_average: str = config.WEIGHT_AVERAGE,
+        weight_average: str | None = None,
     ) -> None:
+        environment = WorkerEnvironment.read()
+        weight_average = environment.weight_average if weight_average is None else weight_average
         if weight_average not in config.WEIGHT_AVERAGES:
             kinds = " or ".join(map(repr, config.WEIGHT_AVERAGES))
             raise ValueError(f"weight_average={weight_average!r}: it should be {kinds}")
@@ -143,7 +146,6 @@ class Run(TrainerCallback):
             raise ValueError(f"target={target} needs evaluate, which computes the metric")
         if target is not None and not Metric(*metric).possible(target):
             raise ValueError(f"target={target}: {metric[0]} should be {Metric(*metric).expected()}")
-        environment = WorkerEnvironment.read()
         if checkpoints is None and environment.checkpoint_dir is not None:
             checkpoints = Checkpoints(
                 environment.checkpoint_dir,
@@ -178,8 +180,9 @@ class Run(TrainerCallback):
         self._reports: RoundReporter | None = None
         self._evaluations: PeriodicEvaluation | None = None  # on rank 0
         self._rounds: RoundCallbacks | None = None
-        self._averages = weight_average != "none"
+        self._weight_average = weight_average
         self._closed = False
+        self.unrecognized_classes = UnrecognizedClasses()
         self.folder: Path | None = None
 
     # --- called by the trainer --------------------------------------------------------------------
@@ -239,7 +242,9 @@ class Run(TrainerCallback):
             raise RuntimeError("this esync.Run has the records of another Trainer: make a new one for each Trainer")
         device = self._device or _device_name(trainer)
         if trainer.rank == 0:
-            average = trainer.replica.average = average_of(trainer.algorithm) if self._averages else None
+            average = trainer.replica.average = (
+                average_of(trainer.algorithm) if self._weight_average != "none" else None
+            )
             if average is not None and self.checkpoints is not None:
                 self.checkpoints.track(AVERAGE, average)
         resumed = self.checkpoints.resumed if self.checkpoints is not None else None
@@ -258,7 +263,8 @@ class Run(TrainerCallback):
         result, exchange = trainer.algorithm.result, trainer.algorithm.exchange
         step = result.step if result is not None and logged else 0
         began = time.time() - trainer.elapsed
-        self.unrecognized_classes = UnrecognizedClasses(lambda: trainer.dataset_size or 0)
+        optimizer = {"optimizer": type(trainer._optimizer).__name__.lower(), "learning_rate": trainer.learning_rate}
+        self.unrecognized_classes.samples = lambda: trainer.dataset_size or 0
         callbacks = make_callbacks(
             trainer.algorithm, trainer.rank, self._reporter, logs, self._reports, began, step, events
         )
@@ -266,10 +272,11 @@ class Run(TrainerCallback):
             [*callbacks, PlateauDetection(trainer, self._reporter), self.unrecognized_classes],
             {
                 "program": Path(sys.argv[0]).name,
-                "optimizer": type(trainer._optimizer).__name__.lower(),
-                "learning_rate": trainer.learning_rate,
+                **optimizer,
                 "learning_rate_multiplies": "mean",
-                **facts_after_start(self._given, trainer),
+                **facts_after_start(
+                    {"options": {**optimizer, "weight_average": self._weight_average}, **self._given}, trainer
+                ),
                 "metric": {"name": self._metric.name, "goal": self._metric.goal},
                 "target": self._target,
                 "host": socket.gethostname(),

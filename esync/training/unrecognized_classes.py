@@ -27,13 +27,14 @@ class UnrecognizedClasses(Callback):
         samples: returns the number of training samples of all workers; 0 if it is unknown.
 
     Attributes:
+        samples: as given; it can be set later.
         holders: name of a class → ranks of the workers that have samples of it. Classes that nobody
             holds cause no warning. None: all classes count, and nobody is named.
         workers: number of workers.
     """
 
-    def __init__(self, samples: Callable[[], int]) -> None:
-        self._samples = samples
+    def __init__(self, samples: Callable[[], int] = lambda: 0) -> None:
+        self.samples = samples
         self.holders: Mapping[str, Sequence[int]] | None = None
         self.workers = 1
         self._missing: dict[str, tuple[int, int]] = {}  # class → evaluations without it, samples at the first
@@ -67,7 +68,7 @@ class UnrecognizedClasses(Callback):
                 continue
             count, since = self._missing.get(name, (0, evaluated.samples))
             self._missing[name] = count + 1, since
-            whole = evaluated.samples - since >= self._samples()
+            whole = evaluated.samples - since >= self.samples()
             if count + 1 >= EVALUATIONS and whole and name not in self._warned:
                 due.append(name)
         self._warned.update(due)

@@ -107,20 +107,37 @@ def test_user_program_on_the_command_line_keeps_the_description_of_the_cluster()
 def test_user_program_with_training_flag_of_launch_is_refused(tmp_path, name):
     value = {"network": "lenet", "dataset": "fashion-mnist", "batch_size": 8}.get(name, 0.5)
     flag = "--" + name.replace("_", "-")
-    with pytest.raises(DescriptionError, match=f"{flag}: the program decides on it: give it to the program itself"):
+    with pytest.raises(DescriptionError, match=f"{flag}: the program decides on it, in its arguments"):
         make(cluster(0.1, 0.2), **{name: value})
     file = launching.write(tmp_path / "c.yaml", cluster(0.1, 0.2, mode="sync", **{name: value}))
-    with pytest.raises(DescriptionError, match=rf"c\.yaml:\d+: train\.{name}: the program decides on it: give it to"):
+    with pytest.raises(DescriptionError, match=rf"c\.yaml:\d+: train\.{name}: the program decides on it, in"):
         read(file)
 
 
-def test_user_program_with_preset_is_told_the_algorithm_to_give(tmp_path):
-    algorithm = r"algorithm=esync\.algorithms\.TieredESync\(slowest_iterations='auto', .*, lr_scaling='sqrt'\)$"
-    with pytest.raises(DescriptionError, match=f"--preset: .* {algorithm}"):
-        make(cluster(0.1, 0.2), preset="fast")
+def test_user_program_has_the_options_of_a_preset_in_its_environment(tmp_path):
     file = launching.write(tmp_path / "c.yaml", cluster(0.1, 0.2, preset="fast") | {"program": "python a.py"})
-    with pytest.raises(DescriptionError, match=rf"train\.preset: .* {algorithm}"):
-        read(file)
+    assert read(file).train == {"preset": "fast"}
+    for job in (make(cluster(0.1, 0.2), preset="fast"), make(cluster(0.1, 0.2, preset="fast"))):
+        (worker, _) = told(job)
+        assert worker.algorithm == "tiered"
+        assert worker.algorithm_options == {
+            "slowest_iterations": "auto", "compression": "auto", "overlap": True, "lr_scaling": "sqrt",
+        }  # fmt: skip
+        assert worker.weight_average == "polynomial"
+        assert "left to the program, of the preset: momentum" in job.remarks
+    (worker, _) = told(make(cluster(0.1, 0.2), preset="fast", compression="4bit", lr_scaling="none"))
+    assert (worker.algorithm_options["compression"], worker.algorithm_options["lr_scaling"]) == ("4bit", "none")
+
+
+def test_user_program_has_the_options_of_its_mode():
+    (worker, _) = told(make(cluster(0.1, 0.2), mode="esync", compression="2bit", weight_average="polynomial"))
+    assert (worker.algorithm, worker.algorithm_options) == ("esync", {"compression": "2bit"})
+    assert worker.weight_average == "polynomial"
+    assert told(make(cluster(0.1, 0.2, mode="esync"), overlap=True))[0].algorithm_options == {"overlap": True}
+    with pytest.raises(DescriptionError, match="--compression: an option of a mode needs the mode beside it"):
+        make(cluster(0.1, 0.2), compression="2bit")
+    with pytest.raises(DescriptionError, match="--staleness"):
+        make(cluster(0.1, 0.2), mode="esync", staleness=3)
 
 
 def test_user_program_with_flag_that_launch_sets_itself_is_refused():

@@ -198,7 +198,7 @@ def test_command_undoes_what_the_description_says_of_the_flags_that_are_varied(t
     assert said[said.index("esync launch") :].partition("\n")[0].endswith("--compression none")
 
 
-def test_plan_of_a_program_says_what_to_change_in_it(tmp_path, capsys):
+def test_plan_of_a_program_has_the_options_of_the_mode_in_its_command(tmp_path, capsys):
     path = write(tmp_path, 0.05, 0.5, bandwidth="100Mbit")
     text = path.read_text().replace("model_bytes: 4MB", "model_bytes: 4MB, batch_size: 10")
     path.write_text(
@@ -206,8 +206,7 @@ def test_plan_of_a_program_says_what_to_change_in_it(tmp_path, capsys):
     )
     assert main([str(path), "--no-measure", "--modes=esync"]) == 0
     said = capsys.readouterr().out
-    assert re.search(r"with algorithm=esync.algorithms.ESync\((overlap|compression)=", said)
-    assert f"esync launch {path} --mode esync\n" in said
+    assert re.search(rf"esync launch {path} --mode esync --(overlap|compression)", said)
 
 
 @pytest.mark.parametrize(

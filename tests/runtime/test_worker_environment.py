@@ -23,6 +23,8 @@ NAMES = tuple(field.metadata["name"] for field in dataclasses.fields(WorkerEnvir
 
 EVERYTHING = WorkerEnvironment(
     algorithm="ssp",
+    algorithm_options={"staleness": 3, "compression": "4bit"},
+    weight_average="polynomial",
     rank=2,
     seed=3,
     device="gpu1",

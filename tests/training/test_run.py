@@ -228,7 +228,7 @@ def test_class_that_a_program_never_recognizes_is_warned_of(tmp_path, caplog):
     def evaluate():
         return {"accuracy": 0.6, "recall": {"cat": 0.9, "dog": 0.9, "owl": 0.0}}
 
-    train(dense(), esync.Run(tmp_path, evaluate=evaluate, quiet=True), rounds=8)
+    train(dense(), esync.Run(tmp_path, evaluate=evaluate, background=False, quiet=True), rounds=8)
     assert caplog.text.count("no test sample of class owl has been recognized") == 1
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal
 
+from ...runtime.logged_values import NOISE_SCALE
 from ..run_groups import Group, Section
 from ..runs import LoggedRun
 from ..style import INVALID
@@ -21,6 +22,13 @@ _DASHES: dict[str, tuple[float, ...]] = {
 _DASH_SCALE = 1.8
 #: Number of groups up to which curves have POINTS points; with more groups, at least MIN_POINTS.
 FEW_GROUPS, MIN_POINTS = 8, 60
+#: Numbers that algorithms log, in the place of the program → title and note of the chart.
+LOGGED_BY_ESYNC = {
+    NOISE_SCALE: (
+        "Gradient noise scale in samples",
+        "Measured by ESync: a step of fewer samples gains from further workers.",
+    )
+}
 #: Returns the series of a run that a chart shows.
 SeriesOf = Callable[[LoggedRun], Series]
 
@@ -54,7 +62,8 @@ def charts(section: Section) -> list[str | Chart]:
     for name in dict.fromkeys(name for device in devices for name in device.logged):
         curves, note = _curves(section, partial(_logged, name))
         if curves:
-            parts.append(Chart(name, "metric", {"time": curves}, f"Logged by the program. {band}{note}".strip()))
+            title, source = LOGGED_BY_ESYNC.get(name, (name, "Logged by the program."))
+            parts.append(Chart(title, "metric", {"time": curves}, f"{source} {band}{note}".strip()))
     return parts
 
 
