@@ -74,6 +74,7 @@ class Training:
         target: value of the metric that it has reached, as text; "": none was evaluated.
         measured: whether the noise scale is measured, not the default.
         same_rate: whether other methods have its learning rate, else the one that suits them.
+        optimizer: name of its optimizer; "": unknown.
     """
 
     samples: np.ndarray
@@ -82,6 +83,7 @@ class Training:
     target: str = ""
     measured: bool = False
     same_rate: bool = True
+    optimizer: str = ""
 
     @property
     def alone(self) -> float:

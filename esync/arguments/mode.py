@@ -139,10 +139,15 @@ class FlagOfOtherModes(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
+#: The learning rates; each mode has one of them.
+RATES = ("--learning-rate", "--local-lr")
+
+
 def refusal(flag: str, mode: str, modes: Sequence[str]) -> str:
     """Return a message that a flag makes no sense in a mode, and in which modes it does."""
     shown = [f"{name} (or async with --use-dcasgd 1)" if name in WITH_DCASGD.values() else name for name in modes]
-    return f"{flag} makes no sense with --mode {mode}; it is for {', '.join(shown)}"
+    other = f", whose rate is {RATES[1 - RATES.index(flag)]}" if flag in RATES else ""
+    return f"{flag} makes no sense with --mode {mode}{other}; it is for {', '.join(shown)}"
 
 
 def check(options: Namespace, typed: Set[str], algorithm: type[Algorithm]) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from .. import config
+from ..arguments import presets
 from ..runtime.straggler_injection import StragglerEvent
 from . import flags, user_program
 from .fields import LATENCIES, Device, HostName, KeyFile, Port, Section, Variables, Word, error, quantity, unknown
@@ -131,6 +132,9 @@ def _train(section: object) -> dict[str, Any]:
         flags.algorithm_of(section)  # loads an algorithm of another package, whose flags are known afterwards
     except flags.FlagError as problem:
         raise error(str(problem).removeprefix("mode: "), "mode") from None
+    preset = presets.settings_of(section.get("preset"))
+    if preset and "mode" in section and section["mode"] != preset["mode"]:
+        raise error(f"preset {section['preset']} is of mode {preset['mode']}; leave one of the two out", "mode")
     checked = {}
     for key, value in section.items():
         if key not in flags.known():

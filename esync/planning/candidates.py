@@ -129,6 +129,18 @@ def excluded(modes: Sequence[str] = ()) -> dict[str, str]:
     return reasons
 
 
+def unsuited(optimizer: str) -> dict[str, str]:
+    """Return the modes that cannot train with an optimizer, given by name, and why; none if it is unknown."""
+    if optimizer in ("", "sgd"):
+        return {}
+    reason = f"it takes steps of plain SGD, and the logs are of {optimizer}"
+    return {
+        name: reason
+        for name, algorithm in ALGORITHMS.items()
+        if algorithm.plain_sgd or (algorithm.sends == "gradients" and not algorithm.optimizer_chooses_rule)
+    }
+
+
 def twins(modes: Sequence[str] = ()) -> dict[str, str]:
     """Return the modes that take as long as an earlier one: mode → that one.
 

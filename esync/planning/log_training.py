@@ -56,7 +56,8 @@ def read_training(folder: Path, target: float | None = None) -> tuple[Training, 
     )
     iterations = delayed(counts, options, exchanges, leader.total_time)
     brought = worth(noise_scales, iterations, step_factor(options, counts))
-    return Training(samples, noise_scales, brought, reached, noise is not None), notes
+    optimizer = str(options.get("optimizer", ""))
+    return Training(samples, noise_scales, brought, reached, noise is not None, optimizer=optimizer), notes
 
 
 def _end(run: LoggedRun, target: float | None) -> tuple[float, str, list[str]]:

@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .. import config
+from ..algorithms import ALGORITHMS
 from ..launch.description import Description, DescriptionError, StateServerEntry, read
 from ..launch.simulation_schema import NetworkSection
 from ..runtime.errors import ExpectedError
 from ..samples import UNKNOWN, Training
 from ..simulate.cluster import model
 from ..simulate.parallel import Failed, outcomes, pool
-from .candidates import Candidate, PlanClass, candidates, excluded, twins
+from .candidates import Candidate, PlanClass, candidates, excluded, twins, unsuited
 from .forecast import Forecast, Task, forecast, limit_of, prepared, speeds_of
 from .what_if import Change, WhatIfError, changed
 
@@ -127,6 +128,8 @@ def plan(
     changes = [Change.parse(text) for text in what_ifs]
     clusters = [description, *(changed(description, change) for change in changes)]
     notes += _network_notes(changes, clusters)
+    without = unsuited(training.optimizer)
+    modes = [mode for mode in modes or ALGORITHMS if mode not in without]
     tasks = [_tasks(description, path, modes)]
     for change, cluster in zip(changes, clusters[1:], strict=True):
         tasks.append(_tasks(cluster, path, modes, change.per_host))
@@ -156,7 +159,8 @@ def plan(
         )
     speeds = speeds_of(description, path)
     shares = [speed / sum(speeds) for speed in speeds]
-    return Plan(described, base, asked, excluded(modes), twins(modes), notes, shares=shares, training=training)
+    not_simulated = {**excluded(modes), **without}
+    return Plan(described, base, asked, not_simulated, twins(modes), notes, shares=shares, training=training)
 
 
 def _network_notes(changes: Sequence[Change], clusters: Sequence[Description]) -> list[str]:
@@ -173,8 +177,8 @@ def _network_notes(changes: Sequence[Change], clusters: Sequence[Description]) -
     ]
     if any(len(cluster.host_names()) > 1 and cluster.network == NetworkSection() for cluster in clusters):
         notes.append(
-            "there is no section network, so messages between hosts take no time here; to limit them, write for "
-            "instance network: {bandwidth: 1Gbit, latency: 0.2ms}"
+            "no network is measured or described, so messages between hosts take no time here; to limit them, plan "
+            "with --no-measure and for instance network: {bandwidth: 1Gbit, latency: 0.2ms}"
         )
     return notes
 

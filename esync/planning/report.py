@@ -80,7 +80,7 @@ def table(plan: Plan, show_all: bool, width: int) -> TerminalTable:
         shown = [
             member
             for index, member in enumerate(members)
-            if show_all or index < config.PLAN_SHOWN or not member.candidate.variation
+            if show_all or index < config.PLAN_SHOWN or not member.candidate.variation or member.candidate.preset
         ]
         for forecast in shown:
             mark = "*" if forecast is plan.ranking.recommended else " "
@@ -120,15 +120,23 @@ def seconds(value: float) -> str:
     return f"{value:.0f} s" if value >= 100 else f"{value:.3g} s"
 
 
+#: Name of the description that the user is to write, without the devices that a recommendation leaves out.
+COPY = "fast_devices.yaml"
+
+
 def recommendation(plan: Plan, file: str) -> list[str]:
     """Return the recommendation, and the command to run, as lines of text."""
     best = plan.ranking.recommended
     lines = [f"Recommended: {method(plan, best.candidate)} ({best.plan_class.value}): {reasons(plan.ranking)}"]
-    lines += [*left_out(plan, best.candidate), *_chosen(plan, best), *_rate_of(best), ""]
+    lines += [*left_out(plan, best.candidate), *_chosen(plan, best), *_rate_of(best)]
+    for other in plan.ranking.every:
+        if other.candidate.preset and other is not best:
+            lines += _chosen(plan, other, f"--preset {other.candidate.preset} would choose")
+    lines.append("")
     return [*lines, *(f"    {line}" for line in command(plan, best.candidate, file)), ""]
 
 
-def _chosen(plan: Plan, forecast: Forecast) -> list[str]:
+def _chosen(plan: Plan, forecast: Forecast, who: str = "It will choose") -> list[str]:
     """Return a line about the settings that the state server would choose, if it chooses any."""
     settings = forecast.settings
     if not settings:
@@ -140,7 +148,7 @@ def _chosen(plan: Plan, forecast: Forecast) -> list[str]:
         parts.append(f"left out: {', '.join(_devices(plan, resting))}")
     if unawaited := [rank for rank in settings.get("aside", []) if rank not in resting]:
         parts.append(f"rounds do not wait for {', '.join(_devices(plan, unawaited))}")
-    return [f"It will choose: {'; '.join(parts)}"]
+    return [f"{who}: {'; '.join(parts)}"]
 
 
 def _rate_of(forecast: Forecast) -> list[str]:
@@ -209,7 +217,8 @@ def command(plan: Plan, candidate: Candidate, file: str) -> list[str]:
         devices = _devices(plan, candidate.ranks)
         note = f"only {devices[0]}" if len(devices) == 1 else f"only {', '.join(devices)}"
         if len(devices) < len(described.workers):
-            lines.append(f"# in a copy of {file} with {note} among its workers:")
+            lines.append(f"# in a copy of {file}, {COPY}, with {note} among its workers:")
+            file = COPY
     if described.state_server is None and ALGORITHMS[candidate.mode].instead_of_state_server:
         lines.append("# with a section state_server: {host: …}")
     for key in DESCRIPTION_KEYS:

@@ -132,6 +132,8 @@ def make_trainer(
             },
         )
     except (ValueError, TypeError) as error:  # TypeError: MXNet's optimizer does not know an option
+        if "'momentum'" in str(error):
+            raise ExpectedError(f"--momentum: the optimizer {options.optimizer} has none; leave it out") from None
         raise ExpectedError(str(error)) from None
 
 

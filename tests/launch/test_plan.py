@@ -13,7 +13,7 @@ from pydantic import BeforeValidator
 from esync import arguments
 from esync.algorithms import ALGORITHMS, SSGD, option, register
 from esync.launch import flags, ssh
-from esync.launch.description import Description, DescriptionError
+from esync.launch.description import Description, DescriptionError, read
 from esync.launch.hosts import locate
 from esync.launch.plan import mode_folder, plan
 from esync.launch.resources import HostResources
@@ -224,6 +224,12 @@ def test_plan_with_shares_by_speed_gives_the_workers_the_weights():
 
 
 @pytest.mark.parametrize("typed", [{"mode": "esync"}, {"mode": "sync"}, {"mode": "local"}])
+def test_description_with_a_preset_and_another_mode_is_refused(tmp_path):
+    path = launching.write(tmp_path / "c.yaml", launching.description([0.1] * 2, preset="fast", mode="sync"))
+    with pytest.raises(DescriptionError, match=r"train\.mode: preset fast is of mode tiered; leave one of the two out"):
+        read(path)
+
+
 def test_plan_with_a_preset_of_the_description_and_another_mode_leaves_its_flags_out(typed):
     job = make(launching.description([0.1] * 2, preset="fast", learning_rate=0.1, rounds=2), **typed)
     options = options_of(job.workers[0])  # which refuses flags that make no sense in its mode

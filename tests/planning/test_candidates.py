@@ -5,7 +5,16 @@ import pytest
 from esync.algorithms.registry import ALGORITHMS
 from esync.launch import flags
 from esync.launch.description import read
-from esync.planning.candidates import Candidate, PlanClass, candidates, class_of, excluded, fast_devices, twins
+from esync.planning.candidates import (
+    Candidate,
+    PlanClass,
+    candidates,
+    class_of,
+    excluded,
+    fast_devices,
+    twins,
+    unsuited,
+)
 from esync.planning.forecast import prepared
 from esync.simulate.cluster import model
 from esync.simulate.job import SimulationJob, run
@@ -24,6 +33,13 @@ def test_every_mode_is_tried_excluded_or_as_fast_as_another(tmp_path):
     assert not found & excluded().keys()
     assert "sync-switch" in excluded()
     assert "gradients" in excluded()["dgs"]
+
+
+def test_modes_of_plain_sgd_do_not_suit_other_optimizers():
+    assert {"dcasgd", "scaffold"} <= unsuited("adam").keys()
+    assert not {"esync", "tiered", "sync", "async", "local", "local-sgd"} & unsuited("adam").keys()
+    assert not unsuited("sgd")
+    assert not unsuited("")
 
 
 def test_flags_that_a_mode_has_are_tried_and_no_others(tmp_path):

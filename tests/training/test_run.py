@@ -20,6 +20,7 @@ import esync
 from esync import config, mx
 from esync.gluon.parameter_kinds import UnsuitableParametersError
 from esync.gluon.replica import Replica
+from esync.reports.grouping import sections_of
 from esync.reports.plot import main as plot
 from esync.reports.runs import load_run
 from esync.reports.summarize import main as summarize
@@ -222,6 +223,21 @@ def test_run_evaluates_by_a_data_loader_with_workers_made_before(tmp_path, threa
     last, expected = entries(tmp_path / "cpu")[4], evaluate()
     assert last["accuracy"] == expected["accuracy"].asscalar()
     assert last["parts"] == {f"recall/{label}": expected["recall"][label] for label in range(2)}
+
+
+@pytest.mark.parametrize("changed", [{"rate": 0.2}, {"weight_average": "polynomial"}])
+def test_runs_of_a_program_with_other_settings_are_not_one_group(tmp_path, changed):
+    for name, settings in (("a", {}), ("b", changed)):
+        run = esync.Run(tmp_path / name / "program", quiet=True, weight_average=settings.get("weight_average"))
+        net, limits = dense(), esync.Limits(rounds=2)
+        rate = {"learning_rate": settings.get("rate", 0.1)}
+        with esync.Trainer(net.collect_params(), "sgd", rate, algorithm="local", run=run, limits=limits) as trainer:
+            while not trainer.finished:
+                differentiate(lambda net=net: net(INPUTS))
+                trainer.step(8)
+    (section,) = sections_of([load_run(tmp_path / name) for name in "ab"], ["", ""], None, problems := [])
+    assert len(section.groups) == 2
+    assert not [problem for problem in problems if "one group" in problem]
 
 
 def test_class_that_a_program_never_recognizes_is_warned_of(tmp_path, caplog):
