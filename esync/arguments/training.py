@@ -91,9 +91,9 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
         "--momentum",
         type=momentum,
         default=None,
-        help=f"momentum of the optimizer; {AUTO}: {config.AUTOMATIC_MOMENTUM:g} with sgd and nag, and "
-        f"{config.AUTOMATIC_MOMENTUM_RATE:g} times the learning rate, which is to suit one device "
-        f"without momentum, and --lr-scaling {config.AUTOMATIC_MOMENTUM_SCALING} "
+        help=f"momentum of the optimizer; {AUTO}: with sgd and nag {config.AUTOMATIC_MOMENTUM:g}, at "
+        f"{config.AUTOMATIC_MOMENTUM_RATE:g} times the given learning rate, which should suit one device without "
+        f"momentum, and with --lr-scaling {config.AUTOMATIC_MOMENTUM_SCALING}; with other optimizers none "
         f"(default: {config.MOMENTUM}{_momenta()})",
     )
     add(
