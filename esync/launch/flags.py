@@ -166,6 +166,16 @@ def merge(described: Mapping[str, Any], typed: Mapping[str, Any]) -> Settings:
     }
 
 
+def rate_remark(described: Mapping[str, Any], options: argparse.Namespace) -> str:
+    """Return a remark if a mode does not use the only learning rate that is given, or ""."""
+    used, other = (
+        ("local_lr", "learning_rate") if _suits("local_lr", options.algorithm) else ("learning_rate", "local_lr")
+    )
+    if other not in described or used in options.given:
+        return ""
+    return f"mode {options.algorithm.name} does not use the description's {other}: {used} is {getattr(options, used):g}"
+
+
 def algorithm_of(settings: Mapping[str, Any]) -> type[Algorithm]:
     """Return the class of the algorithm that the settings choose.
 

@@ -66,6 +66,8 @@ def plan(
     remarks, processes, cluster = [], list[ProcessSpec](), {}
     if left_out:
         remarks.append(f"left to the program, of the description's train: {', '.join(left_out)}")
+    if not own_program and (remark := flags.rate_remark(description.train, options)):
+        remarks.append(remark)
     preset = presets.settings_of(settings.get("preset")) if own_program else {}
     if unused := [name for name in preset if not user_program.applies(name, settings)]:
         remarks.append(f"left to the program, of the preset: {', '.join(unused)}")

@@ -19,7 +19,7 @@ from ..launch.host_groups import check_per_host, exchanges_per_host
 from ..launch.simulation_schema import SimulationSection
 from ..launch.user_program import UserProgram, up_to_the_program
 from ..models.names import is_network
-from ..runtime import tensorboard
+from ..runtime import progress, tensorboard
 from ..runtime.errors import ExpectedError
 from ..training.run_folder import mode_folder
 from . import view
@@ -117,6 +117,8 @@ def run(job: SimulationJob) -> FinishedSimulation:
         options = flags.understood(settings)
         if not description.program:
             flags.check_workers(options, len(description.workers))
+            if job.numerics != "none" and (remark := flags.rate_remark(description.train, options)):
+                progress.warn(remark)
     except flags.FlagError as error:
         refused = flags.refusal(error, job.typed)
         named = "" if isinstance(refused, flags.TypedFlagError) else f"{job.file}: "

@@ -223,13 +223,22 @@ def test_plan_with_shares_by_speed_gives_the_workers_the_weights():
         make(content)
 
 
-@pytest.mark.parametrize("typed", [{"mode": "esync"}, {"mode": "sync"}, {"mode": "local"}])
+def test_rate_that_the_mode_does_not_use_is_named():
+    content = launching.description([0.1] * 2, mode="esync", local_lr=0.0005)
+    content["train"].pop("learning_rate", None)
+    said = "mode sync does not use the description's local_lr: learning_rate is 0.001"
+    assert said in make(content, mode="sync").remarks
+    assert not [remark for remark in make(content).remarks if "local_lr" in remark]
+    assert said not in make(content, mode="sync", learning_rate=0.002).remarks
+
+
 def test_description_with_a_preset_and_another_mode_is_refused(tmp_path):
     path = launching.write(tmp_path / "c.yaml", launching.description([0.1] * 2, preset="fast", mode="sync"))
     with pytest.raises(DescriptionError, match=r"train\.mode: preset fast is of mode tiered; leave one of the two out"):
         read(path)
 
 
+@pytest.mark.parametrize("typed", [{"mode": "esync"}, {"mode": "sync"}, {"mode": "local"}])
 def test_plan_with_a_preset_of_the_description_and_another_mode_leaves_its_flags_out(typed):
     job = make(launching.description([0.1] * 2, preset="fast", learning_rate=0.1, rounds=2), **typed)
     options = options_of(job.workers[0])  # which refuses flags that make no sense in its mode
