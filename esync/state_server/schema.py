@@ -33,6 +33,8 @@ Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 _PRINTABLE = r"^[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]*$"
 Text = Annotated[str, Field(max_length=200, pattern=_PRINTABLE)]
 Name = Annotated[Text, Field(min_length=1, max_length=LABEL_LENGTH)]
+#: What the description of the API says of an object whose keys are names.
+BY_NAME: Any = {"propertyNames": TypeAdapter(Name).json_schema()}
 Value = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
 State = Literal["waiting for workers", "running", "silent", "ended"]
 WorkerState = Literal["not seen", "computing", "waiting", "exchanging", "dropped", "silent", "done"]
@@ -74,7 +76,9 @@ class Tiering(Body):
     )
     chooses_iterations: bool = Field(True, description="whether to choose `slowest_iterations`")
     compressions: Annotated[dict[Name, Annotated[float, Field(gt=0)]], Field(max_length=8)] = Field(
-        {}, description="compressions to choose from, the finest one first, and the bits of a value"
+        {},
+        description="compressions to choose from, the finest one first, and the bits of a value",
+        json_schema_extra=BY_NAME,
     )
 
 
@@ -182,12 +186,12 @@ class Report(Body):
     logged: Annotated[dict[Name, Value], Field(max_length=MOST_NAMES)] = Field(
         {},
         description="means of what the program has logged in the round, by name",
-        json_schema_extra={"propertyNames": TypeAdapter(Name).json_schema()},
+        json_schema_extra=BY_NAME,
     )
     parts: Annotated[dict[Name, Value], Field(max_length=MOST_PARTS)] = Field(
         {},
         description="further results of the evaluation, by name, such as recall/3",
-        json_schema_extra={"propertyNames": TypeAdapter(Name).json_schema()},
+        json_schema_extra=BY_NAME,
     )
 
     @model_validator(mode="after")
