@@ -139,26 +139,16 @@ class Reset(Body):
     rank: Rank
     round: Count
     rejoin: bool = Field(False, description="this worker replaces a dead one")
-    members: Annotated[list[Rank], Field(max_length=config.MAX_WORKERS)] | None = Field(
-        None, description="ranks that take part from now on; without it, unchanged"
-    )
     present: Annotated[str, Field(pattern=r"^[0-9a-f]+$", max_length=config.MAX_WORKERS // 4)] | None = Field(
         None,
-        description="instead of `members`: a hexadecimal number whose bit r is set if rank r takes part",
+        description="who takes part from now on, a hexadecimal number with bit r for rank r; without it, unchanged",
     )
-
     aside: bool = Field(False, description="rounds do not wait for this worker")
     exchange: Seconds | None = Field(None, description="seconds of its last exchange, without waiting for others")
 
-    @model_validator(mode="after")
-    def _one_of_them(self) -> "Reset":
-        if self.members is not None and self.present is not None:
-            raise ValueError("members and present say the same thing: give one of them")
-        return self
-
     def participants(self) -> list[int] | None:
         """Return the ranks that take part from now on; None if that has not changed."""
-        return self.members if self.present is None else from_text(self.present)
+        return None if self.present is None else from_text(self.present)
 
 
 class Report(Body):
