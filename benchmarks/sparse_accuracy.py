@@ -136,7 +136,6 @@ class Trainer(TimedTrainer):
     def __init__(self, *arguments: Any, momentum: float, steps: int) -> None:
         super().__init__(*arguments)
         self._momentum, self._steps, self._done = momentum, steps, 0
-        self._fast_forward = None  # every gradient counts
 
     def start(self) -> None:
         """Find the other workers."""

@@ -47,9 +47,9 @@ class AutomaticInterval:
         self._iterations: deque[float] = deque(maxlen=config.AUTO_WINDOW)
         self._count, self._seconds = 0, 0.0
 
-    def add(self, count: int, seconds: float) -> None:
-        """Note that local iterations have taken so many seconds together."""
-        self._count += count
+    def add(self, seconds: float) -> None:
+        """Note the seconds of a local iteration."""
+        self._count += 1
         self._seconds += seconds
 
     def scalars(self) -> dict[str, float]:

@@ -64,7 +64,12 @@ class DyLU(Algorithm):
         if self.exchange is None:
             raise RuntimeError("the algorithm has not been started")
         seconds = self._local_step(batch_size)
-        self.count_iterations(1, batch_size, seconds)
+        self._done += 1
+        self._samples += batch_size
+        self._seconds += seconds
+        self.local_iterations, self.exchanged = self._done, False
+        if self._interval is not None:
+            self._interval.add(seconds)
         self.recorder.next_iteration()
         if self.iterations_left > 0:
             return
@@ -100,10 +105,3 @@ class DyLU(Algorithm):
     def iterations_left(self) -> int:
         """Local iterations until the exchange."""
         return self._due - self._done
-
-    def count_iterations(self, count: int, batch_size: int, seconds: float) -> None:
-        """Count local iterations that have ended; see `ModelAveraging.count_iterations`."""
-        self._done += count
-        self._samples += count * batch_size
-        self._seconds += seconds
-        self.local_iterations, self.exchanged = self._done, False

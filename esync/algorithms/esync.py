@@ -41,10 +41,6 @@ class ESync(ModelAveraging):
 
     w ← w + ε·mean(Δ). The option `local_iterations` fixes their number; no state server is asked
     then.
-
-    Attributes:
-        free_until: the device's time before which the state server is not asked again: the end of a
-            lease.
     """
 
     class Options(ModelAveraging.Options):
@@ -97,7 +93,7 @@ class ESync(ModelAveraging):
         self._question: Handle[ExchangeDecision] | None = None
         self._asked_after = 0  # local iterations at the newest question
         self._asked_at = 0.0
-        self.free_until = -math.inf
+        self._free_until = -math.inf  # the device's time at the end of a lease, before which nothing is asked
         self._ready_after = math.inf  # local iterations at the question that the last round's READY answered
         self._unasked, self._unasked_seconds = 0, 0.0  # iterations since the newest question, and what they took
         self._last = 0.0  # seconds of the newest iteration
@@ -145,17 +141,12 @@ class ESync(ModelAveraging):
                 self._coordination.reset(self._round_of_job(), rejoin=exchange.replacement, members=members, **aside)
             self._apply_answer(self._coordination.ask(0, self.context.capability()).wait())
 
-    @property
-    def asking(self) -> bool:
-        """Whether the state server has not answered the newest question yet."""
-        return self._question is not None
-
     @override
-    def count_iterations(self, count: int, batch_size: int, seconds: float, last: float) -> None:
-        super().count_iterations(count, batch_size, seconds, last)
-        self._unasked += count
+    def _count_iteration(self, batch_size: int, seconds: float) -> None:
+        super()._count_iteration(batch_size, seconds)
+        self._unasked += 1
         self._unasked_seconds += seconds
-        self._last = last
+        self._last = seconds
 
     def _abandons_step(self) -> bool:
         """Return whether READY has come while the gradients were computed.
@@ -171,7 +162,7 @@ class ESync(ModelAveraging):
         with self.recorder.phase(CHECK_READY):
             if self._called():
                 return True
-            if self._question is not None or self.device.now() < self.free_until or not self._unasked:
+            if self._question is not None or self.device.now() < self._free_until or not self._unasked:
                 return False
             mean, self._unasked, self._unasked_seconds = self._unasked_seconds / self._unasked, 0, 0.0
             self._asked_after, self._asked_at = self._iterations, self.device.now()
@@ -192,7 +183,7 @@ class ESync(ModelAveraging):
         if answer.ready:
             self._ready_after = self._asked_after
         else:
-            self.free_until = self._asked_at + answer.lease
+            self._free_until = self._asked_at + answer.lease
         return answer.ready
 
     @cached_property

@@ -179,7 +179,7 @@ class ModelAveraging(Algorithm):
         self.abandoned = self._abandons_step()
         if not self.abandoned:
             seconds = self._local_step(batch_size)
-            self.count_iterations(1, batch_size, seconds, seconds)
+            self._count_iteration(batch_size, seconds)
             self.recorder.next_iteration()
         if self._overlapped is not None:
             self._merge(*self._overlapped)
@@ -216,20 +216,13 @@ class ModelAveraging(Algorithm):
         """Local iterations of this round that are planned and not done yet."""
         return self._planned() - self._iterations
 
-    def count_iterations(self, count: int, batch_size: int, seconds: float, last: float) -> None:
-        """Count local iterations that have ended.
-
-        Args:
-            count: their number.
-            batch_size: samples of each.
-            seconds: that they took together.
-            last: seconds of the last one.
-        """
-        self._samples += count * batch_size
-        self._iterations += count
+    def _count_iteration(self, batch_size: int, seconds: float) -> None:
+        """Count a local iteration that has ended, with its samples and seconds."""
+        self._samples += batch_size
+        self._iterations += 1
         if self._interval is not None:
-            self._interval.add(count, seconds)
-        self.local_iterations = count if self.exchanged else self.local_iterations + count
+            self._interval.add(seconds)
+        self.local_iterations = 1 if self.exchanged else self.local_iterations + 1
         self.exchanged = False
 
     def _abandons_step(self) -> bool:

@@ -217,7 +217,6 @@ class Workload:
 
     def __init__(self, model: DeviceModel, seed: Sequence[int], straggler: Straggler | None = None) -> None:
         self._times = model.iteration_times(seed)
-        self._next: float | None = None  # work that has been drawn but not done
         self._pace = SpeedProfile(model.speed, model.pauses)
         self._straggler = straggler if straggler is not None and straggler.ever else None
         self._step = model.mean
@@ -228,30 +227,7 @@ class Workload:
         """Return the time at which the next iteration, with `factor` times its work, ends if it begins at `begun`."""
         if self._constant:
             return begun + self._step * factor
-        work, self._next = self._next, None
-        return self._ends(begun, factor * (next(self._times) if work is None else work))
-
-    def several(self, begun: float, most: float, until: float) -> tuple[Sequence[float], float]:
-        """Return the seconds of up to `most` iterations that end before `until`, and when the last one ends."""
-        if self._constant:
-            step = self._step
-            count = int(min(most, max(0.0, (until - begun) / step) if until < math.inf else most))
-            while count and begun + count * step >= until:
-                count -= 1
-            return [step] * count, begun + count * step
-        durations: list[float] = []
-        ended = begun
-        while len(durations) < most:
-            work, self._next = self._next, None
-            if work is None:
-                work = next(self._times)
-            next_end = self._ends(ended, work)
-            if next_end >= until:
-                self._next = work
-                break
-            durations.append(next_end - ended)
-            ended = next_end
-        return durations, ended
+        return self._ends(begun, factor * next(self._times))
 
     def _ends(self, begun: float, work: float) -> float:
         """Return the time at which an iteration with this work ends if it begins at `begun`."""
@@ -311,14 +287,3 @@ class SimulatedDevice(Device):
         self.iterations += 1
         self.computing += ended - begun
         return ended - begun
-
-    def iterate(self, most: float, until: float) -> Sequence[float]:
-        """Do up to `most` iterations that end before `until`, and return the seconds of each."""
-        begun = self._engine.now
-        durations, ended = self._workload.several(begun, most, until)
-        if durations:
-            self._engine.pass_time(ended - begun)
-            self.iterations += len(durations)
-            self.computing += ended - begun
-            self._begun = self._engine.now
-        return durations

@@ -15,10 +15,9 @@ from ..algorithms.model_view import Hook
 from ..exchange import STATISTICS, WEIGHTS
 from ..exchange.codecs.sparse import Sparse
 from ..exchange.protocol.round_state import Limits
-from ..runtime.phase_timer import COMPUTE, PhaseTimer
+from ..runtime.phase_timer import PhaseTimer
 from ..trainer_status import TrainerStatus
-from .fast_forward import FastForward, fast_forward_of
-from .world import NoRecorder, SimulatedWorld
+from .world import SimulatedWorld
 
 
 def _sizes(weights: int, statistics: int) -> dict[str, int]:
@@ -169,7 +168,6 @@ class TimedTrainer(TrainerStatus):
         self.algorithm, self.world = algorithm, world
         self.replica = replica or TimedReplica()
         self._limits, self._capability = limits, capability
-        self._fast_forward = None if world.step_times else fast_forward_of(algorithm)
 
     def start(self) -> None:
         """Find the other workers."""
@@ -186,35 +184,12 @@ class TimedTrainer(TrainerStatus):
         self.world.device.begin_iteration()
 
     def step(self, batch_size: int, samples: int | None = None) -> None:
-        """Count one iteration, after fast-forwarding as many as possible."""
-        if self._fast_forward is not None:
-            self._skip_ahead(self._fast_forward, batch_size)
+        """Count one iteration."""
         self.algorithm.begin_step(batch_size)
         self.algorithm.step(batch_size)
         if not self.abandoned:
             self.world.recorder.samples += batch_size
         self.world.device.begin_iteration()
-
-    def _skip_ahead(self, fast_forward: FastForward, batch_size: int) -> None:
-        """Fast-forward iterations that neither affect other workers nor need gradients."""
-        most, until = fast_forward.possible()
-        if most <= 0:
-            return
-        device = self.world.simulated
-        begun = device.now()
-        durations = device.iterate(most, until)
-        if not durations:
-            return
-        for _ in durations:
-            self.replica.local_step(batch_size)
-        fast_forward.done(len(durations), batch_size, device.now() - begun, durations[-1])
-        recorder = self.world.recorder
-        recorder.samples += len(durations) * batch_size
-        if not isinstance(recorder, NoRecorder):
-            for seconds in durations:
-                recorder.add(COMPUTE, seconds)
-                recorder.add_iteration(seconds)
-                recorder.next_iteration()
 
     def stop(self) -> None:
         """End the run after the current round."""

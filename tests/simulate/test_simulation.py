@@ -7,20 +7,18 @@ import numpy as np
 import pytest
 
 from esync import config
-from esync.algorithms import ALGORITHMS, LocalSGD
 from esync.exchange import WEIGHTS
 from esync.exchange.protocol.wire import HEADER_ELEMENTS, message_elements
 from esync.reports.report_page.timeline import timelines
 from esync.reports.runs import load_run
 from esync.runtime.batch_sizes import StepTime
-from esync.simulate import fast_forward
 from esync.simulate.cluster import ClusterModel
 from esync.simulate.network import Link
 from esync.simulate.result import result
 from esync.simulate.servers import Sizes
-from esync.simulate.simulation import Simulation, TimingNumerics
+from esync.simulate.simulation import Simulation
 
-from .modelling import cluster, options, simulate
+from .modelling import cluster, simulate
 
 SPEED = 125e6 * 0.94
 
@@ -65,63 +63,6 @@ def test_simulated_leases_save_queries():
     without = simulate(cluster(0.03, 3.5), "--mode=esync", rounds=10, leases=False)
     assert with_leases.state_server.questions < without.state_server.questions / 2
     assert with_leases.workers[0].iterations == pytest.approx(without.workers[0].iterations, rel=0.05)
-
-
-def test_simulated_iterations_within_a_lease_are_no_events():
-    simulation = simulate(cluster(0.001, 3.5), "--mode=esync", rounds=5)
-    assert simulation.workers[0].iterations > 10_000
-    assert simulation.engine.events < simulation.workers[0].iterations / 1.5
-
-
-def test_simulated_esync_iterations_in_one_step_equal_single_ones(monkeypatch):
-    def run(*words):
-        modelled = cluster(0.03, 0.5, 1.1, link=Link(SPEED, 0.001), answer_time=0.001)
-        return outcome(modelled, "--mode=esync", *words, rounds=8)
-
-    ways = ([], ["--local-iterations=7"], ["--query-mode=delayed-ack"])
-    together = [run(*words) for words in ways]
-    monkeypatch.setattr(fast_forward, "KNOWN", {})
-    for words, out in zip(ways, together, strict=True):
-        single = run(*words)
-        assert out["seconds"] == pytest.approx(single["seconds"], rel=1e-9)
-        assert [each["iterations"] for each in out["devices"]] == [each["iterations"] for each in single["devices"]]
-
-
-@pytest.mark.parametrize("name", ["local-sgd", "scaffold", "dylu"])
-def test_simulated_local_iterations_in_one_step_equal_single_ones(monkeypatch, name):
-    def run():
-        steps.clear()
-        out = outcome(cluster(0.03, 0.05), f"--mode={name}", "--local-iterations=50", rounds=8)
-        return len(steps), out
-
-    steps, kind = [], ALGORITHMS[name]
-    step = kind.step
-    monkeypatch.setattr(kind, "step", lambda self, batch_size: steps.append(step(self, batch_size)))
-    few, together = run()
-    monkeypatch.setattr(fast_forward, "KNOWN", {})
-    many, single = run()
-    assert many >= sum(each["iterations"] for each in single["devices"])
-    assert few < many / 10
-    assert together["seconds"] == pytest.approx(single["seconds"], rel=1e-9)
-    assert [each["iterations"] for each in together["devices"]] == [each["iterations"] for each in single["devices"]]
-
-
-class Impatient(LocalSGD):
-    """Decides after every iteration.
-
-    It inherits from an algorithm whose iterations are fast-forwarded.
-    """
-
-    def _due(self):
-        return self.local_iterations % 3 == 0
-
-
-def test_simulated_subclass_that_decides_every_iteration_is_asked_every_iteration():
-    chosen = options("--mode=local-sgd", "--local-iterations=50", rounds=8)
-    chosen.algorithm = Impatient
-    simulation = Simulation(cluster(0.03, 0.05), chosen, TimingNumerics(chosen, 60_000))
-    simulation.run()
-    assert [worker.iterations for worker in simulation.workers] == [24, 24]
 
 
 def test_simulation_needs_few_events_per_worker_and_round():
