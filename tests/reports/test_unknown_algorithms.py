@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_trees import esync_round, figures_below, plot_logs, summarize_logs, write_round, write_run
-from matplotlib.colors import same_color, to_rgb
+from matplotlib.colors import same_color
 from matplotlib.lines import Line2D
 
 from esync.algorithms import ASGD, Algorithm
@@ -110,21 +109,6 @@ def test_modes_are_ordered_by_the_registry_then_by_name(tmp_path: Path) -> None:
         "alpha-niid",
         "local",
     ]
-
-
-def test_run_json_that_names_code_imports_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "trap.py").write_text("open('sprung', 'w').close()\nclass Trap: ...\n")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    sources = {"a": "trap:Trap", "b": "trap.py:Trap", "c": str(tmp_path / "trap.py:Trap")}
-    write(tmp_path, {name: SOLO | {"name": source, "source": source} for name, source in sources.items()})
-    for run in tmp_path.rglob("run.json"):
-        run.write_text(
-            json.dumps(json.loads(run.read_text()) | {"mode": "trap.py:Trap", "options": {"mode": "trap.py:Trap"}})
-        )
-    tools(tmp_path)
-    assert not (tmp_path / "sprung").exists()
-    assert "trap" not in sys.modules
 
 
 def test_unknown_folder_without_facts_is_named_after_the_folder(tmp_path: Path) -> None:
@@ -233,30 +217,6 @@ def test_style_that_cannot_be_drawn_is_left_out_and_named(key: str, value: Any) 
     ]
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=80),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
-    max_leaves=8,
-)
-TEXT = st.sampled_from(["Solo", "../x", "o", "--", "C0", "red", "0.3", "$x$", "a|b", "_x", "-", ".", "none"]) | JSON
-STYLES = st.fixed_dictionaries({}, optional={"color": TEXT, "line": TEXT, "marker": TEXT}) | JSON
-SAID = st.fixed_dictionaries({}, optional={"label": TEXT, "summary": TEXT, "style": STYLES}) | JSON
-
-
-@settings(max_examples=40)
-@given(SAID, st.sampled_from(["solo", "solo-niid", "esync", "-niid", "figures2", "a b"]))
-def test_mode_of_any_facts_can_be_stored_and_drawn(said: Any, folder: str) -> None:
-    found, _ = facts(said)
-    mode = mode_of(folder, found)
-    assert is_stem(mode.summary.removesuffix("-Non-IID"))
-    assert mode.method.isprintable()
-    assert 0 < len(mode.method) <= 64
-    style, _ = checked_style(found.style, mode.style)
-    to_rgb(style.color)
-    Line2D([0], [0], color=style.color, linestyle=style.line, marker=style.marker)
-    assert distinguishable([mode]) != []
-
-
 @settings(max_examples=40)
 @given(st.lists(st.tuples(st.sampled_from("abcdefghijklmnopqrst"), st.booleans(), st.sampled_from("XxY")), max_size=20))
 def test_distinguishable_modes_have_different_labels_and_styles(said: list[tuple[str, bool, str]]) -> None:
@@ -298,40 +258,6 @@ def test_labels_are_drawn_and_printed_literally(tmp_path: Path) -> None:
     shown = [text.get_text().replace("\n", "").strip() for text in figure.legends[0].get_texts()]
     assert shown == [*labels.values(), "target 0.8"]
     assert not any(text.get_parse_math() for text in figure.legends[0].get_texts())
-
-
-def test_tools_with_hostile_facts_write_only_below_the_mode_folders(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Both tools name what is wrong together with its file."""
-    deep: Any = []
-    for _ in range(150):
-        deep = [deep]
-    hostile: dict[str, Any] = {
-        "up": {"summary": "../../up", "label": "../../up", "name": "../../up", "folder": "/"},
-        "dot": {"summary": ".hidden"},
-        "run": {"summary": "run"},
-        "long": {"summary": "x" * 300, "label": "y" * 300},
-        "control": {"summary": "a\x1b", "label": "\x1b]0;mine\x07"},
-        "styled": {"style": {"color": "javascript:", "line": [0, [1e-9, 1e-9]], "marker": "$\\frac$"}},
-        "deep": {"label": deep, "style": {"line": deep}},
-        "huge": {"label": 10**400, "style": {"line": [10**400, [10**400, 1]]}},
-        "list": [1, 2],
-    }
-    folder = write(tmp_path, hostile)
-    before = {path for path in tmp_path.rglob("*") if path.is_file()}
-    drawn = tools(tmp_path)
-    assert len(drawn["runs"]) == len(hostile)
-    new = {path for path in tmp_path.rglob("*") if path.is_file()} - before - {tmp_path / "plot.json"}
-    summaries = {path for path in new if folder / "figures" not in path.parents}
-    files = {name: folder / name / (f"{name}.json" if name != "run" else "summary.json") for name in hostile}
-    assert summaries == set(files.values())
-    told = capsys.readouterr().err
-    assert told.replace("\n", "").isprintable()
-    for name in set(hostile) - {"styled"}:
-        assert f"{name}: cloud1/cpu/run.json: algorithm" in told
-        assert f"{folder / name}: cloud1/cpu/run.json: algorithm" in told
-    assert told.count(f"{folder}/styled: style → ") == 3
 
 
 @pytest.mark.parametrize("text", ['{"algorithm": NaN}', '{"algorithm": ' + "[" * 10**5, '{"algorithm": "\\ud800"}'])
