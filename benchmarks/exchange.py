@@ -32,10 +32,11 @@ WARM_UP = 3  # rounds before those that count
 GLOBAL_LR = 1.0
 
 
-def published(net: Any) -> tuple[Callable[[], None], Callable[[], None]]:
-    """Return the published exchange on MXNet's own dist_sync server, and a barrier.
+def stock(net: Any, key_by_key: bool) -> tuple[Callable[[], None], Callable[[], None]]:
+    """Return an exchange on MXNet's own dist_sync server, and a barrier.
 
-    It pushes, pulls and waits, for one parameter after the other.
+    Key by key, as published, it pushes, pulls and waits for one parameter after the other; else it pushes all, then
+    pulls all.
     """
     kvstore = distributed_stores.create(mx, "dist_sync")
     parameters = list(net.collect_params().values())
@@ -44,40 +45,20 @@ def published(net: Any) -> tuple[Callable[[], None], Callable[[], None]]:
         kvstore.init(key, parameter.data().copy())
         before.append(parameter.data().copy())
     mx.nd.waitall()
+    keys = range(len(parameters))
 
     def exchange() -> None:
-        for key, parameter in enumerate(parameters):
-            kvstore.push(key, parameter.data() - before[key], priority=-key)
-            total = mx.nd.zeros(parameter.shape)
-            kvstore.pull(key, total, priority=-key)
-            total.wait_to_read()
-            parameter.set_data(before[key] + GLOBAL_LR * (total / kvstore.num_workers))
-            before[key] = parameter.data().copy()
-        mx.nd.waitall()
-
-    return exchange, kvstore._barrier
-
-
-def dist_sync(net: Any) -> tuple[Callable[[], None], Callable[[], None]]:
-    """Return an exchange by all pushes, then all pulls, on MXNet's dist_sync, and a barrier."""
-    kvstore = distributed_stores.create(mx, "dist_sync")
-    parameters = list(net.collect_params().values())
-    before = []
-    for key, parameter in enumerate(parameters):
-        kvstore.init(key, parameter.data().copy())
-        before.append(parameter.data().copy())
-    mx.nd.waitall()
-
-    def exchange() -> None:
-        totals = []
-        for key, parameter in enumerate(parameters):
-            kvstore.push(key, parameter.data() - before[key], priority=-key)
-        for key, parameter in enumerate(parameters):
-            totals.append(mx.nd.empty(parameter.shape))
-            kvstore.pull(key, totals[key], priority=-key)
-        for key, parameter in enumerate(parameters):
-            parameter.set_data(before[key] + GLOBAL_LR * (totals[key] / kvstore.num_workers))
-            before[key] = parameter.data().copy()
+        for turn in [[key] for key in keys] if key_by_key else [keys]:
+            for key in turn:
+                kvstore.push(key, parameters[key].data() - before[key], priority=-key)
+            totals = {key: mx.nd.empty(parameters[key].shape) for key in turn}
+            for key, total in totals.items():
+                kvstore.pull(key, total, priority=-key)
+            for key, total in totals.items():
+                if key_by_key:
+                    total.wait_to_read()
+                parameters[key].set_data(before[key] + GLOBAL_LR * (total / kvstore.num_workers))
+                before[key] = parameters[key].data().copy()
         mx.nd.waitall()
 
     return exchange, kvstore._barrier
@@ -95,7 +76,11 @@ def ours(net: Any) -> tuple[Callable[[], None], Callable[[], None]]:
     return algorithm.aggregate, exchange.store.store._barrier
 
 
-WAYS = {"published, key by key": published, "stock dist_sync": dist_sync, "esync": ours}
+WAYS = {
+    "published, key by key": partial(stock, key_by_key=True),
+    "stock dist_sync": partial(stock, key_by_key=False),
+    "esync": ours,
+}
 
 
 def work(way: str, rounds: int) -> None:
