@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from esync import config
-from esync.exchange import STATISTICS, WEIGHTS, Payload, Specification
+from esync.exchange import STATISTICS, WEIGHTS, Flat, Payload, Specification
 from esync.exchange.collectives.engine import CollectiveEngine
 from esync.exchange.collectives.memory import MemoryNetwork
 from esync.exchange.collectives.worker_exchange import CollectiveExchange
@@ -23,6 +23,7 @@ from esync.gluon.optimizer_to_rule import rule_of
 from esync.runtime.mxnet_import import mx
 from esync.runtime.watchdog import Watchdog
 
+from ..exchange.vectors import Held
 from ..support.variants import variants
 from .harness import Cluster
 from .lenet_worker import Plan, backward, flat_weights
@@ -106,16 +107,17 @@ def test_ssgd_by_a_collective_equals_one_device_with_all_batches_together(monkey
         exchange = CollectiveExchange(
             specification, CollectiveEngine("ring", network.transports[rank]), Watchdog(), 60, 60
         )
-        model = Flat(gradients[rank].initial.copy())
-        exchange.join({WEIGHTS: model.values.size, STATISTICS: 0}, Limits(rounds=ITERATIONS), {})
-        exchange.begin({WEIGHTS: model}, model)
+        initial = gradients[rank].initial
+        model = Held({WEIGHTS: initial.size})
+        exchange.join({WEIGHTS: initial.size, STATISTICS: 0}, Limits(rounds=ITERATIONS), {})
+        exchange.begin({WEIGHTS: Flat(initial)}, model)
         for batch in batches(rank):
             with lock:
-                gradient = gradients[rank](model.values, batch)
+                gradient = gradients[rank](model.weights, batch)
             payload = Payload({WEIGHTS: Flat(gradient)}, BATCH, ADAM["learning_rate"], weight_decay=ADAM["wd"])
             exchange.start(payload, model).wait()
         exchange.close()
-        ends[rank] = model.values
+        ends[rank] = model.weights
 
     threads = [threading.Thread(target=work, args=[rank], daemon=True) for rank in range(WORKERS)]
     for thread in threads:
@@ -125,25 +127,6 @@ def test_ssgd_by_a_collective_equals_one_device_with_all_batches_together(monkey
     for end in ends[1:]:
         np.testing.assert_array_equal(end, ends[0])
     np.testing.assert_allclose(ends[0], one_device(ADAM, "adam"), rtol=1e-4, atol=1e-5)
-
-
-class Flat:
-    """A vector that exchanges read, and write to."""
-
-    def __init__(self, values: np.ndarray) -> None:
-        self.values = values
-
-    def read(self, start: int, stop: int, out: np.ndarray) -> None:
-        out[:] = self.values[start:stop]
-
-    def write(self, vector: str, start: int, values: np.ndarray) -> None:
-        self.values[start : start + values.size] = values
-
-    def add(self, step: Any) -> None:
-        raise NotImplementedError
-
-    def put(self, step: Any) -> None:
-        raise NotImplementedError
 
 
 def test_esync_with_one_local_iteration_equals_ssgd(tmp_path: Path) -> None:
