@@ -3,6 +3,7 @@
 import contextlib
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 TESTS = Path(__file__).parents[1]
 sys.path += [str(TESTS / name) for name in ("state_server", "launch", "data")]
 
-from calling import ServerProcess  # noqa: E402
+from calling import ServerProcess, begin, post, report  # noqa: E402
 from launching import Launch  # noqa: E402
 
 #: The pictures that the tests take; git ignores them.
@@ -96,3 +97,21 @@ def launch(tmp_path: Path) -> Iterator[Callable[..., Launch]]:
             return job
 
         yield start
+
+
+@pytest.fixture
+def server(start_process):
+    """A state server with a job that is running, `third`, and two that have ended, `first` and `second`."""
+    server = start_process()
+    jobs = {name: begin(server.url, name, speeds=[0.1, 0.4]) for name in ("first", "second", "third")}
+    for number in range(1, 7):
+        for job in jobs.values():
+            for rank in range(2):
+                told = report(rank, number, seconds=0.4, compute=0.3, wait=0.05, exchange=0.05)
+                if rank == 0:
+                    told |= {"accuracy": 0.1 * number, "accuracy_round": number}
+                assert post(f"{job}/report", told)[0] == 200
+        time.sleep(0.1)
+    for name in ("first", "second"):
+        assert post(f"{jobs[name]}/end", {"reason": "done after 6 rounds"})[0] == 200
+    return server

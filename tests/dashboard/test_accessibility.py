@@ -1,12 +1,11 @@
 """Dashboard and `report.html` for those who use a keyboard, a screen reader or strong contrasts."""
 
 import sys
-import time
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from calling import begin, post, report
+from calling import post, report
 from test_dashboard_browser import until
 
 sys.path.append(str(Path(__file__).parents[1] / "reports"))
@@ -25,24 +24,6 @@ CHARTS = """() => [...document.querySelectorAll('.chart')].filter((one) => one.c
 #: Levels of the headings that are shown.
 HEADINGS = """() => [...document.querySelectorAll('h1, h2, h3, h4')].filter((one) => one.checkVisibility())
     .map((one) => Number(one.tagName[1]))"""
-
-
-@pytest.fixture
-def server(start_process):
-    """A state server with a job that is running, and two that have ended."""
-    server = start_process()
-    jobs = {name: begin(server.url, name, speeds=[0.1, 0.4]) for name in ("first", "second", "third")}
-    for number in range(1, 7):
-        for job in jobs.values():
-            for rank in range(2):
-                told = report(rank, number, seconds=0.4, compute=0.3, wait=0.05, exchange=0.05)
-                if rank == 0:
-                    told |= {"accuracy": 0.1 * number, "accuracy_round": number}
-                assert post(f"{job}/report", told)[0] == 200
-        time.sleep(0.1)
-    for name in ("first", "second"):
-        assert post(f"{jobs[name]}/end", {"reason": "done"})[0] == 200
-    return server
 
 
 @pytest.fixture
