@@ -140,12 +140,12 @@ AnyFile: TypeAlias = IdxFile | BinaryFile
 REGISTRY: Mapping[str, AnyEntry] = {entry.name: entry for entry in (FASHION_MNIST, CIFAR_10, CIFAR_100)}
 
 
-def find_entry(name: str, registry: Mapping[str, AnyEntry] = REGISTRY) -> AnyEntry:
+def find_entry(name: str) -> AnyEntry:
     """Return the entry with a name.
 
     Raises:
         DataError: the name is unknown; the message lists the known ones.
     """
-    if name not in registry:
-        raise DataError(name, "unknown data set", expected=f"one of {', '.join(registry)}")
-    return registry[name]
+    if name not in REGISTRY:
+        raise DataError(name, "unknown data set", expected=f"one of {', '.join(REGISTRY)}")
+    return REGISTRY[name]

@@ -155,7 +155,6 @@ def plan(
 def plan_measurement(
     description: Description,
     hosts: Mapping[str, Host],
-    typed: Mapping[str, Any],
     local: HostResources,
     remote: Mapping[str, HostResources] | None = None,
     program: Sequence[str] = (),
@@ -166,13 +165,13 @@ def plan_measurement(
     until launch ends it (`measure` of `WorkerEnvironment`). The arguments are those of `plan`.
 
     Raises:
-        DescriptionError: the description and the flags do not make a job; the message says why.
+        DescriptionError: the description does not make a job; the message says why.
     """
-    own_program, chosen, _ = _program_and_settings(description, typed, program)
-    _understood(chosen, typed)  # flags with which the job would not train are refused, not measured
+    own_program, chosen, _ = _program_and_settings(description, {}, program)
+    _understood(chosen, {})  # flags with which the job would not train are refused, not measured
     applicable = {name: value for name, value in chosen.items() if name not in NOT_ALONE}
     settings = flags.merge(applicable, {"mode": "local", "no_evaluation": True, "no_export": True, "quiet": True})
-    options = _understood(settings, typed)
+    options = _understood(settings, {})
     folder = Path(options.log_dir)
     resources = JobResources(hosts, local, remote or {}, [worker.host for worker in description.workers])
     job = WorkerJob({}, replace(common_environment(options, folder), measure=True), own_program, settings)

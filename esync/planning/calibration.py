@@ -119,7 +119,6 @@ def calibrated(
     file: Path,
     description: Description,
     measurement: Measurement,
-    typed: Mapping[str, Any] | None = None,
     program: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the content of a description's file with the measured values.
@@ -131,7 +130,6 @@ def calibrated(
         file: the description's file.
         description: its parsed content.
         measurement: the measured values.
-        typed: flags of the measured workers, which override the description's.
         program: command of the user's program, which overrides the description's.
 
     Raises:
@@ -142,8 +140,8 @@ def calibrated(
     if program and not description.program:  # its settings are the built-in worker's
         described, _ = user_program.cluster_settings(described)
         content["train"] = described
-    chosen = {**({} if program or description.program else measurement.flags), **(typed or {})}
-    if chosen := {name: value for name, value in chosen.items() if name in MEASURED_FLAGS}:
+    measured = {} if program or description.program else measurement.flags
+    if chosen := {name: value for name, value in measured.items() if name in MEASURED_FLAGS}:
         content["train"] = {**described, **chosen}
     content["workers"] = _workers(content["workers"], description, measurement)
     content["servers"] = [

@@ -1,11 +1,9 @@
 """Make the calibrated description of a cluster, measured on its hosts or from the logs of a run."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from ..launch.description import DescriptionError, read
-from ..launch.flags import TypedFlagError
 from ..launch.resources import HostResources
 from ..runtime import descriptions
 from ..runtime.cores import threads
@@ -20,7 +18,6 @@ def write_measured(
     *,
     write: Path | None = None,
     from_logs: Path | None = None,
-    typed: Mapping[str, Any] | None = None,
     program: Sequence[str] = (),
 ) -> tuple[Path, list[str]]:
     """Write the calibrated description of a cluster.
@@ -31,7 +28,6 @@ def write_measured(
         write: file to write; None: beside the description, or in the current folder for a
             description that is part of this package.
         from_logs: folder of the logs of an earlier run, to use instead of a measurement.
-        typed: flags of the worker that override the description's.
         program: command of the user's program, which overrides the description's.
 
     Returns:
@@ -39,7 +35,7 @@ def write_measured(
 
     Raises:
         CalibratedFileError: a file of the user's would be overwritten.
-        DescriptionError: the description and the flags do not make a job.
+        DescriptionError: the description does not make a job.
         NoDevicesError: no device has a time.
     """
     if write is None:
@@ -52,12 +48,10 @@ def write_measured(
         if from_logs is not None:
             measurement = measure_from_logs(description, file, from_logs, notify, program)
         else:
-            measurement = measure(description, typed or {}, HostResources((), threads()), notify, program)
-    except TypedFlagError:
-        raise
+            measurement = measure(description, HostResources((), threads()), notify, program)
     except DescriptionError as error:
         raise DescriptionError(f"{file}: {error}") from None
-    content = calibrated(file, description, measurement, typed, program)
+    content = calibrated(file, description, measurement, program)
     write_calibrated(write, file, content, measurement)
     notify(f"wrote {write}")
     return write, measurement.missing

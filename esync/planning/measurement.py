@@ -56,7 +56,6 @@ class Measurement:
 
 def measure(
     description: Description,
-    typed: Mapping[str, Any],
     local: HostResources,
     notify: Callable[[str], None],
     program: Sequence[str] = (),
@@ -66,21 +65,20 @@ def measure(
 
     Args:
         description: the cluster.
-        typed: flags of the worker that override the description's.
         local: this machine's cores.
         notify: tells the user what is being measured.
         program: command of the user's program, which overrides the description's.
         limits: how long to measure the devices.
 
     Raises:
-        DescriptionError: the description and the flags do not make a job.
+        DescriptionError: the description does not make a job.
         RemoteHostError: the agent of a host does not answer.
     """
     hosts = locate(description)
     measurement = Measurement()
     with ExitStack() as stack:
         logs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="esync-plan-")))
-        plan = plan_measurement(description, hosts, typed, local, {}, program)
+        plan = plan_measurement(description, hosts, local, {}, program)
         absent = _without_keys(hosts.values())
         agents = stack.enter_context(
             AgentPool([host for host in hosts.values() if host.name not in absent], notify, measuring_agent.__name__)
@@ -92,7 +90,7 @@ def measure(
         for reason in absent.values():
             notify(f"hosts: {reason}")
             measurement.missing.append(reason)
-        plan = plan_measurement(description, hosts, typed, local, resources, program)
+        plan = plan_measurement(description, hosts, local, resources, program)
         own_agent = stack.enter_context(closing(measuring_agent.MeasuringAgent()))
         _measure_network(measurement, description, _present(hosts, absent), agents, own_agent, notify)
         _measure_devices(measurement, plan, absent, logs, notify, limits or MeasuringTime())

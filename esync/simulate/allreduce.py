@@ -31,7 +31,6 @@ class Allreduce:
         name: the collective's name.
         buckets: number of float32 values in each bucket, in order.
         finished: called, from an event, with each rank that has the sum of all buckets.
-        owners: the owner of each rank's messages, see `ports.NetworkTransfer`.
     """
 
     def __init__(
@@ -42,10 +41,8 @@ class Allreduce:
         name: str,
         buckets: Sequence[int],
         finished: Callable[[int], None],
-        owners: Sequence[object] | None = None,
     ) -> None:
         self.engine, self.network, self.hosts = engine, network, hosts
-        self.owners = owners or [None] * len(hosts)
         self._name = LIKE_MPI if name == "mpi" else name
         self._buckets, self._finished = [size for size in buckets if size], finished
         self._next = [0] * len(hosts)
@@ -113,7 +110,7 @@ class _Run:
             reduce.sent[rank] += size
             reduce.received[move.peer] += size
             ends = reduce.hosts[rank], reduce.hosts[move.peer]
-            reduce.network.send(*ends, size, self._arrival(move), reduce.owners[rank], at)
+            reduce.network.send(*ends, size, self._arrival(move), None, at)
         self.advance(False)
 
     @staticmethod

@@ -81,11 +81,6 @@ class ClusterModel:
             for device, time, share in zip(devices, self.step_times, shares, strict=True)
         ]
 
-    @property
-    def most_on_a_host(self) -> int:
-        """The largest number of workers that exchange as one."""
-        return max(map(len, self.host_groups().values()), default=1)
-
 
 def model(description: Description, folder: Path, only_first: bool = False) -> ClusterModel:
     """Return the models of a described cluster.

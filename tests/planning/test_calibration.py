@@ -165,12 +165,6 @@ def test_typed_program_takes_the_place_of_the_described_training(tmp_path: Path)
     assert description.train == {"mode": "esync", "log_dir": "here"}
 
 
-def test_flags_that_the_times_depend_on_are_written_down(tmp_path: Path) -> None:
-    typed = {"batch_size": 32, "mode": "sync", "rounds": 7}
-    description = Case(tmp_path, cluster()).calibrate(Measurement({0: device(0.1), 1: device(0.1)}), typed=typed)
-    assert description.train == {"network": "lenet", "batch_size": 32}
-
-
 def test_recommended_exchange_per_host_is_added_to_the_calibrated_file(tmp_path: Path) -> None:
     path = tmp_path / "cluster.calibrated.yaml"
     content = cluster(per_host=False)

@@ -46,7 +46,7 @@ def test_cluster_on_this_machine_is_measured_and_nothing_is_left(tiny: Path, mon
     description = description.model_copy(update={"workers": [*description.workers, broken]})
     said: list[str] = []
     before = children()  # of other tests, such as a browser's
-    found = measure(description, {}, CORES, said.append, limits=SHORT)
+    found = measure(description, CORES, said.append, limits=SHORT)
     (device,) = found.devices.values()
     assert device.step_time >= 0.1  # padded to it; a busy machine may need longer
     assert device.vectors == {"weights": 61_706, "statistics": 0}
@@ -84,7 +84,7 @@ def test_program_is_measured_in_the_place_of_the_worker(tmp_path: Path) -> None:
     os.chdir(tmp_path)
     try:
         program = ("python", "train.py")
-        found = measure(description, {}, CORES, lambda text: None, program, SHORT)
+        found = measure(description, CORES, lambda text: None, program, SHORT)
     finally:
         os.chdir(before)
     assert found.devices.keys() == {0}

@@ -191,8 +191,8 @@ def _results(section: Compared) -> Table:
     return Table(["group", *titles, *speedups[1:], "computing / waiting / transferring"], rows, note=note)
 
 
-def _short_list(words: Sequence[str], most: int = 8) -> str:
-    return ", ".join(words) if len(words) <= most else f"{', '.join(words[:most])}, …"
+def _short_list(words: Sequence[str]) -> str:
+    return ", ".join(words) if len(words) <= 8 else f"{', '.join(words[:8])}, …"
 
 
 def _timelines(section: Compared) -> tuple[list[Any], list[Any]]:
