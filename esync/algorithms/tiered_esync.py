@@ -46,7 +46,8 @@ class TieredESync(ESync):
         )
         leave_out: str = option(
             AUTO,
-            help="ranks that send nothing, such as 4,5, or none; auto: those whose share of the speed is too small",
+            help="ranks that send nothing, such as 4,5, or none; auto: those that bring too little, or would lengthen "
+            "the exchanges",
         )
         leave_out_probe: float = option(
             config.LEAVE_OUT_PROBE,

@@ -199,7 +199,7 @@ def reasons(ranking: Ranking) -> str:
 
 def _worth_of(forecast: Forecast) -> str:
     """Return the worth of a sample in words; "" if it is that of sequential SGD."""
-    return f", each worth {forecast.worth:.0%} of one in sequential SGD" if forecast.worth < 0.995 else ""
+    return f", each worth {forecast.worth:.0%} of one on one device alone" if forecast.worth < 0.995 else ""
 
 
 def _gain(share: float) -> str:

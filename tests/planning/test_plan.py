@@ -69,7 +69,7 @@ def test_fastest_device_alone_is_recommended_where_samples_of_others_are_redunda
     assert averaging.throughput > ranking.recommended.throughput  # samples per second alone would not say so
     said = reasons(ranking)
     assert f"has {averaging.throughput / ranking.recommended.throughput:.3g} times the samples/s" in said
-    assert f"each worth {averaging.worth:.0%} of one in sequential SGD" in said
+    assert f"each worth {averaging.worth:.0%} of one on one device alone" in said
     (line,) = left_out(made, ranking.recommended.candidate)
     assert line.endswith("w1/cpu (38.2%), w2/cpu (11.5%), w3/cpu (4.6%)")
 

@@ -132,7 +132,7 @@ def test_one_device_alone_is_recommended_unless_what_its_samples_bring_is_exceed
     if mode == "local":
         assert reasons(found) == (
             '100 samples/s; the best of "exact synchronous" is 10% slower; the best of "hidden, compressed or local '
-            'averaging" has 4 times the samples/s, each worth 20% of one in sequential SGD, and is 20% slower'
+            'averaging" has 4 times the samples/s, each worth 20% of one on one device alone, and is 20% slower'
         )
 
 
