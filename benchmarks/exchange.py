@@ -76,7 +76,7 @@ def ours(net: Any) -> tuple[Callable[[], None], Callable[[], None]]:
     return algorithm.aggregate, exchange.store.store._barrier
 
 
-WAYS = {
+WAYS: dict[str, Callable[[Any], tuple[Callable[[], None], Callable[[], None]]]] = {
     "published, key by key": partial(stock, key_by_key=True),
     "stock dist_sync": partial(stock, key_by_key=False),
     "esync": ours,
