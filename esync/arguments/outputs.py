@@ -6,6 +6,7 @@ from collections.abc import Set
 from .. import config
 from ..models.names import has_batch_norm
 from ..runtime.run_names import run_name
+from . import presets
 from .flag_types import FlagGroup, argparse_type, count
 
 
@@ -63,7 +64,8 @@ def _check_logs(options: argparse.Namespace, typed: Set[str]) -> None:
         raise ValueError("--reestimate-statistics has no effect with --no-evaluation and --no-export; leave it out")
     if options.reestimate_statistics is not None and not has_batch_norm(options.network):
         raise ValueError(f"--reestimate-statistics: network {options.network} has no batch norm; leave it out")
-    if "weight_average" in typed and options.no_evaluation and options.no_export:
+    by_preset = presets.settings_of(options.preset).get("weight_average") == options.weight_average
+    if options.weight_average != "none" and not by_preset and options.no_evaluation and options.no_export:
         raise ValueError("--weight-average has no effect with --no-evaluation and --no-export; leave it out")
 
 

@@ -328,8 +328,11 @@ class Coordinator:
         if division is not None:
             tier, out = division.tier(rank, self._absent), rank in division.left_out
             if (tier or out) and rank not in division.aside:
-                division.aside.add(rank)
-                self._ranking.forget()
+                if any(other.rank != rank for other in self._awaited()):
+                    division.aside.add(rank)
+                    self._ranking.forget()
+                else:
+                    tier, out = 0, False  # nobody else would open the next round
             if out:
                 return ExchangeDecision(False, tier=tier, left_out=True, share=division.shares.get(rank, 0.0))
         decision = READY

@@ -103,7 +103,8 @@ def divide(paces: Mapping[int, float], before: Mapping[int, int], slowest: float
         slower: list[int] = []
         for rank in rest:
             if chosen:
-                bound = limit * (1 + config.TIER_HYSTERESIS / 2)  # the next slower workers are further away
+                # The next slower workers are further away; the fastest one may have slowed down since the choice.
+                bound = max(limit * (1 + config.TIER_HYSTERESIS / 2), paces[rest[0]])
             elif rank not in before:
                 bound = limit
             elif before[rank] <= tier:

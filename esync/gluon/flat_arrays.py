@@ -66,6 +66,16 @@ class FlatArrays:
         self._opened, self._views, self._written = [], [], False
         return written
 
+    def copies(self) -> list[np.ndarray]:
+        """Return copies of the arrays' values in their own types; `put_back` takes them."""
+        return [view.copy() for view in self._views]
+
+    def put_back(self, copies: Sequence[np.ndarray]) -> None:
+        """Write what `copies` has returned."""
+        for view, values in zip(self._views, copies, strict=True):
+            np.copyto(view, values)
+        self._written = True
+
     def pieces(self, start: int, stop: int) -> Iterator[tuple[int, np.ndarray]]:
         """Yield the values start to stop as views into the arrays.
 

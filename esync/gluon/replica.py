@@ -189,7 +189,7 @@ class Replica:
             if isinstance(values, Flat)
         ]
         self.open()
-        kept = [values_of(arrays) for arrays, _ in pairs]
+        kept = [arrays.copies() for arrays, _ in pairs]
         for arrays, values in pairs:
             arrays.write(0, values.values)
         self.close()
@@ -198,7 +198,7 @@ class Replica:
         finally:
             self.open()
             for (arrays, _), own in zip(pairs, kept, strict=True):
-                arrays.write(0, own)
+                arrays.put_back(own)
             self.close()
 
     def enable_overlap(self) -> None:

@@ -62,6 +62,11 @@ class WeightAverage:
                 change *= share
                 part += change
 
+    def fits(self, weights: SizedSource, statistics: SizedSource) -> bool:
+        """Return whether the averages, if there are any, have the sizes of these."""
+        pairs = (self.weights, weights), (self.statistics, statistics)
+        return all(average is None or average.size == source.size for average, source in pairs)
+
     def state(self) -> dict[str, Any]:
         """Return the averages and what they are of."""
         if self.weights is None or self.statistics is None:

@@ -1,5 +1,6 @@
 """What an evaluation returns: the value of the metric, and named parts such as the recall of each class."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from numbers import Integral
@@ -80,7 +81,7 @@ def user_result(returned: object, metric: Metric, function: str) -> EvaluationRe
             )
         value = parts.pop(metric.name)
     elif (number := single_number(returned)) is not None:
-        value = float(number)
+        value = _float(number)
     else:
         raise EvaluationError(
             "evaluate should return a number, or a mapping of names to numbers, but "
@@ -108,13 +109,20 @@ def _flat(mapping: Mapping[Any, Any], function: str, prefix: str = "") -> Iterat
         if isinstance(value, Mapping):
             yield from _flat(value, function, f"{name}/")
         elif (number := single_number(value)) is not None:
-            yield name, float(number)
+            yield name, _float(number)
         else:
             several = f": name its numbers, for instance by {{{name!r}: dict(enumerate(values))}}"
             hint = several if hasattr(value, "__len__") and not isinstance(value, str) else ""
             raise EvaluationError(
                 f"evaluate should return numbers, but the {name!r} of {function} is {_shown(value)}{hint}"
             )
+
+
+def _float(number: Any) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf
 
 
 def _shown(value: object) -> str:

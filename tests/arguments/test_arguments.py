@@ -145,6 +145,10 @@ def test_normalization_is_a_part_of_the_name_of_the_network():
         (["-n", "resnet18-v1-groupnorm", "--normalization", "batch"], ["contradicts --network resnet18-v1-groupnorm"]),
         (["-n", "lenet", "--reestimate-statistics", "100"], ["network lenet has no batch norm"]),
         (["--reestimate-statistics", "9", "--no-evaluation", "--no-export"], ["--reestimate-statistics has no effect"]),
+        (
+            ["--weight-average", "polynomial", "--no-evaluation", "--no-export"],
+            ["--weight-average has no effect with --no-evaluation and --no-export"],
+        ),
         (["-b", "0"], ["--batch-size", "'0'", "whole number of 1 or more"]),
         (["-b", "many"], ["--batch-size", "'many'"]),
         (["-m", "sync", "-l", "0"], ["--learning-rate", "'0'", "above 0"]),
@@ -418,3 +422,9 @@ def test_automatic_compression_is_refused_where_no_state_server_is_asked(mode, m
     with pytest.raises(SystemExit):
         read("worker", "", ["--mode", mode, "--compression", "auto", *more])
     assert "is chosen by the state server, which is not asked here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("more", [[], ["--weight-average", "none"]])
+def test_preset_without_evaluation_and_export_is_no_contradiction(more):
+    options = read("worker", "", ["--preset", "fast", "--no-evaluation", "--no-export", *more])
+    assert (options.mode, options.no_evaluation) == ("tiered", True)

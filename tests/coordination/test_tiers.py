@@ -175,6 +175,38 @@ def test_coordinator_leaves_out_by_share_and_takes_back():
     assert (answer.left_out, answer.tier) == (False, 0)
 
 
+def test_fastest_worker_is_in_the_first_tier_though_it_has_slowed_down_since_the_choice():
+    assert divide({0: 0.2, 1: 0.03, 2: 0.25}, {0: 1, 1: 0, 2: 1}, slowest=0.02)[1] == 0
+
+
+@pytest.mark.parametrize("slowed", [0.03, 0.5])
+def test_worker_that_trains_alone_ends_its_round_though_it_becomes_slower_in_it(slowed):
+    """It may even become slower than those that are left out."""
+    chosen = {"exchange_share": 1 / 3, "compressions": {"fp16": 16.0, "2bit": 2.0}}
+    coordinator, paces, now = Coordinator(3, None, 1, TierSettings(None, None, **chosen)), [0.2, 0.02, 0.25], 0.0
+    for iteration in (0, 1):
+        for rank, pace in enumerate(paces):
+            coordinator.query(rank, 1, iteration, iteration * pace, now := now + 0.3)
+    for rank in (1, 0, 2):
+        coordinator.reset(rank, 2, now, exchange=0.005)
+    for rank in (2, 0):
+        coordinator.query(rank, 2, 1, paces[rank], now := now + 0.25)
+    for iteration in range(1, 9):
+        answer = coordinator.query(1, 2, iteration, paces[1], now := now + 0.02)
+    assert answer.ready
+    coordinator.reset(1, 3, now, exchange=0.005)
+    coordinator.reset(0, 3, now, aside=True, exchange=0.005)
+    asked = [0, 0, 1]
+    for _ in range(100):
+        coordinator.query(2, 3, asked[2] + 1, paces[2], now := now + 0.25)  # a probe, which divides anew
+        asked[2] += 1
+        asked[1] += 1
+        answer = coordinator.query(1, 3, asked[1], slowed, now := now + slowed)
+        if answer.ready:
+            break
+    assert answer.ready
+
+
 @given(PACES.filter(lambda paces: len(paces) > 1))
 def test_division_survives_a_restart_of_the_state_server(paces):
     coordinator = begun(leave_out=None, paces=tuple(paces.values()))

@@ -48,3 +48,12 @@ def test_average_of_nothing_has_no_state():
     other = WeightAverage()
     other.restore(WeightAverage().state())
     assert other.weights is None
+
+
+def test_average_of_other_sizes_does_not_fit():
+    average = WeightAverage()
+    assert average.fits(Flat(np.zeros(3)), Flat(np.zeros(1)))
+    averaged(models(2, 5), average)
+    assert average.fits(Flat(np.zeros(5)), Flat(np.zeros(2)))
+    assert not average.fits(Flat(np.zeros(4)), Flat(np.zeros(2)))
+    assert not average.fits(Flat(np.zeros(5)), Flat(np.zeros(3)))

@@ -29,6 +29,7 @@ REPORT = {
         ),
         # several metrics of MXNet, by dict(metric.get_name_value())
         ({"accuracy": 0.5, "recall/1": np.inf}, TEST_ACCURACY, EvaluationResult(0.5)),
+        ({"loss": 2.0, "tokens": 10**400}, LOSS, EvaluationResult(2.0)),  # more than a float can hold
         ({"accuracy": 1, "recall": {np.int64(3): True}}, TEST_ACCURACY, EvaluationResult(1.0, {"recall/3": 1.0})),
     ],
 )

@@ -77,6 +77,7 @@ class Trainer:
             evaluate_every=None,
             facts={},
             counts_exchanges=False,
+            batches=None,
         )
         device = SimpleNamespace(iterations=7, overruns=1, now=lambda: 0.0)
         self.world = SimpleNamespace(recorder=PhaseTimer(device.now), device=device)

@@ -240,6 +240,42 @@ def test_runs_of_a_program_with_other_settings_are_not_one_group(tmp_path, chang
     assert not [problem for problem in problems if "one group" in problem]
 
 
+def test_evaluation_of_the_average_leaves_float64_weights_as_they_are(tmp_path):
+    """They are not rounded to float32."""
+    ends = []
+    for kind in ("none", "polynomial"):
+        net = mx.gluon.nn.Dense(2, in_units=4)
+        net.initialize(mx.init.Constant(1 / 3))
+        net.cast("float64")
+        rate, limits = {"learning_rate": 0.1}, esync.Limits(rounds=20)
+        run = esync.Run(tmp_path / kind, evaluate=lambda: 0.5, background=False, quiet=True, weight_average=kind)
+        with esync.Trainer(net.collect_params(), "sgd", rate, algorithm="local", run=run, limits=limits) as trainer:
+            while not trainer.finished:
+                differentiate(lambda net=net: net(INPUTS.astype("float64")))
+                trainer.step(8)
+        ends.append(net.weight.data().asnumpy())
+    assert ends[0].dtype == np.float64
+    assert np.array_equal(*ends)
+    assert not np.array_equal(ends[0], ends[0].astype(np.float32))
+
+
+def test_average_is_begun_anew_where_other_parameters_are_trained(tmp_path, caplog):
+    for frozen, resume in ((False, False), (True, True)):
+        net = mx.gluon.nn.HybridSequential()
+        net.add(mx.gluon.nn.Dense(3, in_units=4), mx.gluon.nn.Dense(2, in_units=3))
+        net.initialize(mx.init.Constant(0.1))
+        if frozen:
+            net[0].collect_params().setattr("grad_req", "null")
+        kept = esync.Checkpoints(tmp_path / "kept", every=5, resume=resume)
+        run = esync.Run(tmp_path / "logs", checkpoints=kept, quiet=True, weight_average="polynomial", net=net)
+        rate, limits = {"learning_rate": 0.1}, esync.Limits(rounds=20 if resume else 10)
+        with esync.Trainer(net.collect_params(), "sgd", rate, algorithm="local", run=run, limits=limits) as trainer:
+            while not trainer.finished:
+                differentiate(lambda net=net: net(INPUTS))
+                trainer.step(8)
+    assert "the average in the checkpoint is of other trained parameters: it begins anew" in caplog.text
+
+
 def test_class_that_a_program_never_recognizes_is_warned_of(tmp_path, caplog):
     def evaluate():
         return {"accuracy": 0.6, "recall": {"cat": 0.9, "dog": 0.9, "owl": 0.0}}
