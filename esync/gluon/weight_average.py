@@ -67,6 +67,10 @@ class WeightAverage:
         pairs = (self.weights, weights), (self.statistics, statistics)
         return all(average is None or average.size == source.size for average, source in pairs)
 
+    def reset(self) -> None:
+        """Begin anew."""
+        self.weights, self.statistics, self._exchanges, self._count = None, None, 0, 0
+
     def state(self) -> dict[str, Any]:
         """Return the averages and what they are of."""
         if self.weights is None or self.statistics is None:

@@ -127,8 +127,8 @@ def plan(
     environment = replace(
         common_environment(options, folder),
         # The built-in worker has both on its command line.
-        algorithm=settings["mode"] if own_program and not any_mode else None,
-        algorithm_options=(user_program.algorithm_options(settings) or None) if own_program and not any_mode else None,
+        algorithm=settings.get("mode") if own_program else None,
+        algorithm_options=user_program.algorithm_options(settings) if own_program else None,
         seed=seed,
         state_server=address,
         collective=options.collective if exchanges else config.COLLECTIVE,

@@ -175,16 +175,17 @@ def up_to_the_program(name: str) -> str:
     )
 
 
-def algorithm_options(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of the chosen mode, by their names in Python.
+def algorithm_options(settings: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the options of the chosen mode, by their names in Python; None if none are chosen.
 
-    The learning rate of a program is the one that suits its own optimizer without averaged weights, so that
-    a preset scales it by the root of the effective number of workers (`config.PROGRAM_SCALING`).
+    A preset scales a program's learning rate in another way than the built-in worker's, see
+    `config.PROGRAM_SCALING`.
     """
-    preset = presets.settings_of(settings.get("preset"))
-    known = flags_of(flags.algorithm_of(settings))
+    if "mode" not in settings:
+        return None
+    preset, known = presets.settings_of(settings.get("preset")), flags_of(flags.algorithm_of(settings))
     options = {known[name].name: value for name, value in settings.items() if name in known}
-    return {"lr_scaling": config.PROGRAM_SCALING, **options} if preset.get("momentum") == AUTO else options
+    return ({"lr_scaling": config.PROGRAM_SCALING, **options} if preset.get("momentum") == AUTO else options) or None
 
 
 def cluster_settings(described: Mapping[str, Any]) -> tuple[flags.Settings, list[str]]:

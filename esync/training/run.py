@@ -249,7 +249,7 @@ class Run(TrainerCallback):
                 self.checkpoints.track(AVERAGE, average)
                 if not average.fits(*trainer.replica.common):
                     progress.warn("the average in the checkpoint is of other trained parameters: it begins anew")
-                    trainer.replica.average = average_of(trainer.algorithm)
+                    average.reset()
         resumed = self.checkpoints.resumed if self.checkpoints is not None else None
         # A replacement goes on with the logs of the dead worker, a resumed run with its own.
         logged = trainer.exchanges if trainer.replacement or resumed is not None else 0
