@@ -36,6 +36,7 @@ OUTER_MOMENTUM = 0.0  # Nesterov's, on the mean update; 0: none
 RUN_AHEAD = 1000  # local iterations that a worker may do while an exchange is under way, with --overlap
 OVERLAP_STATISTICS_KEPT = 0.9  # share of batch norm's statistics that an iteration keeps: Gluon's own momentum
 LOCAL_ITERATIONS = 10  # of every worker in every round, where nobody asks a state server
+POLYNOMIAL_DECAY = 8  # η: what decays with the rounds is (η + 1) ÷ (η + n) of its first value in round n
 AUTO_EXCHANGE_SHARE = 0.2  # share of a round that an exchange may take where its interval is automatic …
 AUTO_EXCHANGE_SHARE_OVERLAPPED = 0.5  # … and with overlap, where the rest of the round hides it
 AUTO_MAX_ITERATIONS = 1000  # local iterations of a round that an automatic interval may ask for

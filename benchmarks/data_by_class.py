@@ -1,85 +1,143 @@
-"""How accurate is the best setting for data by class, beside itself with data dealt out evenly?
+"""Data that stay where they are: how soon is an accuracy reached, and with which recall of each class?
 
-    python benchmarks/data_by_class.py --tune
-    python benchmarks/data_by_class.py [--seeds 3] [--jobs 2] [--budget CORE-HOURS] [--list]
+    python benchmarks/data_by_class.py --tune [--case NAME] [--methods METHOD ...]
+    python benchmarks/data_by_class.py [--case NAME] [--methods METHOD ...] [--seeds 3] [--minutes 10]
+    python benchmarks/data_by_class.py --seeds 1 --minutes 60
+    (each with [--jobs 2] [--budget CORE-HOURS] [--list])
 
-Data by class pull the workers' models apart. What keeps them together is group norm, and exchanges
-that come often: `--preset skewed-data`, with one exchange of each host, trains a narrow ResNet-18
-on the paper's cluster (clusters/paper-narrow.yaml) in virtual time. The learning rate falls to 0.3
-and 0.1 of itself after 60 % and 80 % of the samples. Devices take as long for a batch, and messages
-are as large, as with the full ResNet-18; gradients are real; evaluations, one in about four seconds
-of virtual time, take none of it.
+A narrow ResNet-18 with group norm trains in virtual time with real gradients; devices take as long for a
+batch, and messages are as large, as with the full ResNet-18; evaluations take no time. All devices take
+part and keep their data. Cases:
 
-`--tune` tries multiples of the published learning rate, momentum of the local steps, and exchanges
-after four local iterations, with seed 0 and data by class, on 55,000 of the
-training images, and tests on the other 5,000. Chosen is the setting with the best mean accuracy of
-the last tenth. The runs that are reported have the seeds 1, 2 and so on, all training images and
-the test set, and take two, five and ten minutes of virtual time (ten with one seed only); each is
-done by class and with data dealt out evenly. Two more, of two minutes by class, keep the two
-processors and their data in (`--leave-out none`), updates weighted by samples and alike. They are
-compared with synchronous SGD over two hours, by class and with group norm, of
-benchmarks/reproduce_paper.py --horizon, which has one seed.
+* `class`: the paper's cluster, each of six devices has its own classes, two of them are a hundred times slower.
+* `dirichlet-0.1`, `dirichlet-0.5`: the same, shares drawn from a Dirichlet distribution.
+* `pair`: a device of 0.03 s has eight classes, one of 0.3 s the two others.
 
-A run that is done is not done again; `--out` has runs.json and table.md. `--figure` draws the
-accuracies over time, on a logarithmic scale, beside ESync's, synchronous SGD's and sequential SGD's.
+`--tune` tries at most nine settings of each method (rate, momentum, interval) for five minutes with seed 0
+on 55,000 of the training images of the case `class`, and tests on the other 5,000. Chosen is the one with
+the highest mean accuracy of the last fifth. The runs that are reported have the seeds 1, 2 and so on, all
+training images and the test set.
+
+A run that is done is not done again; `--out` has runs.json and a table for each case and length.
+`--figure` draws the accuracies over time.
 """
 
 import argparse
+import math
 import statistics
-import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from harness import program
 from harness.figures import markdown_table, mean_of_last, spread_or_value, time_to, write_table
 from harness.held_out import TUNING_SEED, write_held_out
-from harness.paper_runs import (
-    BATCH_SIZE,
-    GRADIENT,
-    NARROW,
-    NARROW_GROUP_NORM,
-    OVERHEAD,
-    TRAINING_IMAGES,
-    narrow_cluster,
-)
-from harness.simulations import PARTITIONS, RATE, carry_out, listed, results, simulate, within_budget
+from harness.paper_runs import BATCH_SIZE, GRADIENT, NARROW_GROUP_NORM, OVERHEAD, narrow_cluster
+from harness.simulations import RATE, carry_out, listed, results, simulate, within_budget
 from harness.simulations import parser as simulation_parser
 
-FLAGS = ("--preset=skewed-data", "--lr-decay=0.6:0.3,0.8:0.1")
-#: The slowest device's local iterations between two exchanges: the preset's own choice.
-ITERATIONS: int | None = None
-#: What that is on the paper's cluster.
-USUAL = 8
-#: Multiples of the published learning rate, momenta, and such iterations, that are tried.
-TRIED = ((0.5, 0.0, ITERATIONS), (1, 0.0, ITERATIONS), (2, 0.0, ITERATIONS), (0.1, 0.9, ITERATIONS), (1, 0.0, 4))
-#: Passes through the training set, of all workers together, while tuning: 82 s.
-TUNING_EPOCHS = 12
-#: The same of the runs that are reported: two, five and ten minutes.
-LENGTHS = (16, 40, 80)
-#: That of which only the first seed is run: one costs a core-hour.
-ONE_SEED = 80
-#: Local iterations of the slowest device between two evaluations.
-EVALUATE_EVERY = 128
-#: Further cost of evaluations and exchanges ÷ that of gradients.
-BESIDES = 1.7
-#: Accuracies whose times are in the table, and the seconds whose accuracies are.
-TARGETS = (0.8, 0.85, 0.88)
-TIMES = (30, 60, 120, 300, 600)
-#: Seconds of virtual time around a time whose evaluations are averaged.
-AROUND = 10.0
-#: Synchronous SGD with group norm over two hours.
-COMPARED = program.RESULTS / "reproduction"
-#: Kind of data → the runs over two hours that are drawn: label → name and style of the line.
-DRAWN: dict[str, dict[str, tuple[str, str]]] = {
-    data: {
-        "ESync, batch norm": (f"{NARROW}-esync-{data}", "tab:blue"),
-        "synchronous SGD, batch norm": (f"{NARROW}-sync-{data}", "tab:orange"),
-        "synchronous SGD, group norm": (f"{NARROW_GROUP_NORM}-sync-{data}", "tab:red"),
-        "one GPU alone, all data": (f"{NARROW}-local-iid-x2", "0.5"),
-    }
-    for data in PARTITIONS
+from esync.runtime.errors import ExpectedError
+
+#: Accuracies whose times are compared.
+TARGETS = (0.80, 0.842, 0.864)
+#: Minutes of the runs that find the settings.
+TUNING_MINUTES = 5
+#: Seconds of virtual time between two evaluations, about.
+EVALUATE_EVERY = 6.0
+#: Share of a run whose evaluations are averaged.
+LAST = 0.2
+SYNC, SYNC_2BIT, LOCAL_SGD, SCAFFOLD, ESYNC, TIERED, PRESET = METHODS = (
+    "sync",
+    "sync-2bit",
+    "local-sgd",
+    "scaffold",
+    "esync",
+    "tiered",
+    "preset",
+)
+#: Method → name in the table and in the figure, and colour.
+LABELS = {
+    SYNC: ("synchronous SGD, float32", "tab:red"),
+    SYNC_2BIT: ("synchronous SGD, 2 bit", "tab:orange"),
+    LOCAL_SGD: ("local SGD, 2 bit", "tab:green"),
+    SCAFFOLD: ("SCAFFOLD, 2 bit", "tab:brown"),
+    ESYNC: ("ESync", "tab:blue"),
+    TIERED: ("tiered ESync, 2 bit", "tab:pink"),
+    PRESET: ("--preset skewed-data", "tab:purple"),
+}
+#: Method → its flags.
+FLAGS = {
+    SYNC: ("--mode=sync",),
+    SYNC_2BIT: ("--mode=sync", "--compression=2bit"),
+    LOCAL_SGD: ("--mode=local-sgd", "--compression=2bit"),
+    SCAFFOLD: ("--mode=scaffold",),
+    ESYNC: ("--mode=esync",),
+    TIERED: ("--mode=tiered", "--leave-out=none", "--compression=2bit", "--overlap"),
+    PRESET: ("--preset=skewed-data",),
+}
+#: Method → seconds of a round on the paper's cluster, and samples per second of all devices, about.
+ROUNDS = {
+    SYNC: (6.55, 59),
+    SYNC_2BIT: (3.7, 104),
+    LOCAL_SGD: (14.0, 104),
+    SCAFFOLD: (20.0, 80),
+    ESYNC: (7.0, 3700),
+    TIERED: (0.3, 6000),
+    PRESET: (0.4, 1100),
+}
+#: Multiples of the published learning rate, and momenta.
+PAIRS = ((1, 0.0), (4, 0.0), (0.5, 0.9))
+#: Method → the settings that are tried: multiple of the published rate, momentum, interval.
+TRIED: dict[str, tuple[tuple[float, float, int], ...]] = {
+    SYNC: tuple((*pair, 1) for pair in product((1, 2, 4, 8, 16), (0.0,)))
+    + tuple((*pair, 1) for pair in product((0.25, 0.5, 1, 2), (0.9,))),
+    LOCAL_SGD: tuple((*pair, interval) for interval in (1, 4, 16) for pair in PAIRS),
+    SCAFFOLD: tuple((factor, 0.0, interval) for interval in (1, 4, 16) for factor in (1, 2, 4)),
+    ESYNC: tuple((factor, 0.0, 1) for factor in (0.5, 1, 2, 4))
+    + tuple((factor, 0.9, 1) for factor in (0.1, 0.25, 0.5)),
+    TIERED: tuple((*pair, interval) for interval in (4, 8) for pair in ((1, 0.0), (2, 0.0), (0.1, 0.9), (0.5, 0.9))),
+    PRESET: tuple((*pair, 8) for pair in product((1, 2, 4), (0.0,)))
+    + tuple((*pair, interval) for interval in (8, 16) for pair in product((0.25, 0.5, 1), (0.9,))),
+}
+TRIED[SYNC_2BIT] = TRIED[SYNC]
+#: Method → the flag of its interval, if it has one.
+INTERVALS = {
+    LOCAL_SGD: "local-iterations",
+    SCAFFOLD: "local-iterations",
+    TIERED: "slowest-iterations",
+    PRESET: "decay-iterations",
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """Devices and shares of the data.
+
+    Attributes:
+        partition: value of --partition.
+        changes: of the description of the paper's cluster.
+    """
+
+    partition: str
+    changes: Mapping[str, Any]
+
+
+_PER_HOST: Mapping[str, Any] = {"per_host": True}
+CASES = {
+    "class": Case("class", _PER_HOST),
+    "dirichlet-0.1": Case("dirichlet:0.1", _PER_HOST),
+    "dirichlet-0.5": Case("dirichlet:0.5", _PER_HOST),
+    "pair": Case(
+        "class:4,1",
+        {
+            "workers": [
+                {"host": "cloud1", "device": "gpu0", "simulate": {"step_time": 0.03}},
+                {"host": "cloud3", "device": "gpu0", "simulate": {"step_time": 0.3}},
+            ],
+        },
+    ),
 }
 
 
@@ -88,154 +146,142 @@ class ByClassRun:
     """One simulation.
 
     Attributes:
-        data: "iid" or "niid".
-        seed: seed of data and weights.
+        case: key of CASES.
+        method: one of METHODS.
         factor: multiple of the published learning rate.
-        momentum: of the local steps.
-        iterations: local iterations of the slowest device between two exchanges.
+        momentum: of the optimizer.
+        interval: local iterations of the slowest device in a round; of the preset --decay-iterations.
+        seed: seed of data and weights.
+        minutes: of virtual time.
         held_out: whether it is tested on training images that are kept back.
-        epochs: passes through the training set, of all workers together.
-        all_in: weighting of updates where devices below 1 % of the speed keep their data and take
-            part; "": they are left out.
     """
 
-    data: str
-    seed: int
+    case: str
+    method: str
     factor: float
-    momentum: float = 0.0
-    iterations: int | None = ITERATIONS
+    momentum: float
+    interval: int
+    seed: int
+    minutes: float
     held_out: bool = False
-    epochs: int = TUNING_EPOCHS
-    all_in: str = ""
 
     @property
     def name(self) -> str:
         """Stem of its files."""
-        more = f"-m{self.momentum:g}" if self.momentum else ""
-        more += f"-{self.iterations}-iterations" if self.iterations != ITERATIONS else ""
-        more += f"-{self.epochs}-epochs" if self.epochs in LENGTHS[1:] else ""
-        more += f"-all-in-{self.all_in}" if self.all_in else ""
-        return f"fast-{self.data}-x{self.factor:g}{more}-seed{self.seed}{'-held-out' if self.held_out else ''}"
+        setting = f"x{self.factor:g}-m{self.momentum:g}-h{self.interval}"
+        more = "-held-out" if self.held_out else ""
+        return f"{self.case}-{self.method}-{setting}-{self.minutes:g}min-seed{self.seed}{more}"
+
+    @property
+    def setting(self) -> str:
+        """The setting as the table names it."""
+        interval = f", --{INTERVALS[self.method]} {self.interval}" if self.method in INTERVALS else ""
+        return f"rate × {self.factor:g}, momentum {self.momentum:g}{interval}"
 
     def words(self, given: argparse.Namespace) -> list[str]:
         """Return the command line."""
-        file = narrow_cluster("paper", {"per_host": True}, given.out)
-        words = [*FLAGS, f"--network={NARROW}"]
-        words += [f"--local-lr={RATE * self.factor:g}", f"--seed={self.seed}", f"--epochs={self.epochs}"]
+        case = CASES[self.case]
+        file = narrow_cluster(self.case, case.changes, given.out)
+        rate = "learning-rate" if self.method in (SYNC, SYNC_2BIT) else "local-lr"
+        words = [*FLAGS[self.method], f"--network={NARROW_GROUP_NORM}", f"--partition={case.partition}"]
+        words += [f"--{rate}={RATE * self.factor:g}", f"--seed={self.seed}", f"--max-time={60 * self.minutes:g}"]
         words += [f"--momentum={self.momentum:g}"] if self.momentum else []
-        words += ["--leave-out=none", f"--weighting={self.all_in}"] if self.all_in else []
-        words += [f"--slowest-iterations={self.iterations}"] if self.iterations != ITERATIONS else []
-        words += [f"--partition={PARTITIONS[self.data]}", "--no-logs"]
-        words += [f"--eval-duration={EVALUATE_EVERY // (self.iterations or USUAL)}"]
+        words += [f"--{INTERVALS[self.method]}={self.interval}"] if self.method in INTERVALS else []
+        seconds = ROUNDS[self.method][0] * (self.interval if self.method in (LOCAL_SGD, SCAFFOLD) else 1)
+        words += [f"--eval-duration={max(1, round(EVALUATE_EVERY * max(1, self.minutes / 10) / seconds))}"]
+        words += ["--test-images=2500", "--no-logs"]
         return simulate(file, self, given.out, *words, held_out=self.held_out)
-
-    @property
-    def label(self) -> str:
-        """Name of its row in the table."""
-        all_in = f", all devices in, --weighting {self.all_in}" if self.all_in else ""
-        return f"preset skewed-data{all_in}, {self.epochs} epochs, {self.data}"
 
     def planned(self) -> float:
         """Return the core-seconds that it costs by estimate."""
-        gradients = self.epochs * TRAINING_IMAGES / BATCH_SIZE
-        return OVERHEAD * BESIDES * GRADIENT[NARROW_GROUP_NORM] * gradients
+        seconds, samples = ROUNDS[self.method]
+        evaluations = 2500 / max(EVALUATE_EVERY * max(1, self.minutes / 10), seconds) / 4
+        return OVERHEAD * GRADIENT[NARROW_GROUP_NORM] * 60 * self.minutes * (samples + evaluations) / BATCH_SIZE
 
 
-def tuning() -> list[ByClassRun]:
-    """Return the runs that find the learning rate, the momentum and the local iterations."""
-    return [ByClassRun("niid", TUNING_SEED, *each, held_out=True) for each in TRIED]
+def tuning(method: str) -> list[ByClassRun]:
+    """Return the runs that choose a method's setting."""
+    return [
+        ByClassRun("class", method, *setting, TUNING_SEED, TUNING_MINUTES, held_out=True) for setting in TRIED[method]
+    ]
 
 
-def tuned(out: Path) -> ByClassRun | None:
+def tuned(out: Path, method: str) -> ByClassRun | None:
     """Return the best of these runs; None: not all have been carried out."""
-    finished, runs = results(out), tuning()
+    finished, runs = results(out), tuning(method)
     if any(run.name not in finished for run in runs):
         return None
-    return max(runs, key=lambda run: mean_of_last(finished[run.name], 0.1))
+    return max(runs, key=lambda run: mean_of_last(finished[run.name], LAST))
 
 
-def reported(best: ByClassRun, seeds: int) -> list[ByClassRun]:
-    """Return the runs of the table, the short ones first, seed by seed."""
-    runs = [
-        replace(best, data=data, seed=TUNING_SEED + number, held_out=False, epochs=epochs)
-        for epochs in LENGTHS
-        for number in range(1, 2 if epochs == ONE_SEED else seeds + 1)
-        for data in ("niid", "iid")
+def reported(given: argparse.Namespace) -> list[ByClassRun]:
+    """Return the runs of the table: those methods that are tuned, seed by seed."""
+    best = [run for method in given.methods if (run := tuned(given.out, method)) is not None]
+    return [
+        ByClassRun(given.case, run.method, run.factor, run.momentum, run.interval, seed, given.minutes)
+        for seed in range(TUNING_SEED + 1, TUNING_SEED + 1 + given.seeds)
+        for run in best
     ]
-    return [*runs, *(replace(runs[0], all_in=weighting) for weighting in ("samples", "uniform"))]
 
 
-def accuracy_at(result: Mapping[str, Any], seconds: float) -> float | None:
-    """Return the mean accuracy of the evaluations around a time; None: there is none."""
-    around = [each for _, when, each in result["accuracies"] if abs(when - seconds) <= AROUND]
-    return statistics.fmean(around) if around else None
+def recalls(result: Mapping[str, Any]) -> list[float]:
+    """Return the recall of each class at the end, ascending."""
+    return sorted(value for name, value in result["final_parts"].items() if name.startswith("recall/"))
 
 
-def table(out: Path, best: ByClassRun, seeds: int) -> str:
-    """Return the results in Markdown, beside those of synchronous SGD."""
-    finished = results(out)
-    groups: dict[str, list[Any]] = {}
-    for run in reported(best, seeds):
+def table(given: argparse.Namespace) -> str:
+    """Return the times, accuracies and recalls in Markdown."""
+    finished = results(given.out)
+    groups: dict[str, list[tuple[ByClassRun, Mapping[str, Any]]]] = {}
+    for run in reported(given):
         if run.name in finished:
-            groups.setdefault(run.label, []).append(finished[run.name])
-    of_sgd = results(COMPARED)
-    for data in ("niid", "iid"):
-        name = f"{NARROW_GROUP_NORM}-sync-{data}"
-        groups[f"synchronous SGD, group norm, {data}"] = [of_sgd[name]] if name in of_sgd else []
-    heads = ["", "seeds", *(f"seconds to {each:g}" for each in TARGETS), *(f"after {each} s" for each in TIMES)]
-    heads += ["seconds in all", "last tenth", "final"]
+            groups.setdefault(run.method, []).append((run, finished[run.name]))
+    heads = ["", "setting", "seeds", *(f"seconds to {target:g}" for target in TARGETS)]
+    heads += ["last fifth", "final", "lowest two recalls", "lowest ÷ mean recall"]
     rows = []
-    for name, group in groups.items():
-        if not group:
-            continue
-        cells = [name, str(len(group))]
+    for method, group in groups.items():
+        runs = [result for _, result in group]
+        cells = [LABELS[method][0], group[0][0].setting, str(len(runs))]
         for target in TARGETS:
-            reached = [at for result in group if (at := time_to(result, target)) < float("inf")]
-            cells.append(spread_or_value(reached, 1) if len(reached) == len(group) else f"by {len(reached)}")
-        for when in TIMES:
-            known = [each for result in group if (each := accuracy_at(result, when)) is not None]
-            cells.append(spread_or_value(known, 3) if len(known) == len(group) else "–")
-        cells.append(spread_or_value([result["seconds"] for result in group], 0))
-        cells.append(spread_or_value([mean_of_last(result, 0.1) for result in group], 3))
-        cells.append(spread_or_value([result["final_accuracy"] for result in group], 3))
-        rows.append(cells)
+            reached = [at for result in runs if (at := time_to(result, target)) < math.inf]
+            all_of_them = len(reached) == len(runs)
+            cells.append(spread_or_value(reached, 0) if all_of_them else f"by {len(reached)} of {len(runs)}")
+        cells.append(spread_or_value([mean_of_last(result, LAST) for result in runs], 3))
+        cells.append(spread_or_value([result["final_accuracy"] for result in runs], 3))
+        lowest = [statistics.fmean(recalls(result)[index] for result in runs) for index in (0, 1)]
+        mean = statistics.fmean(value for result in runs for value in recalls(result))
+        rows.append([*cells, f"{lowest[0]:.2f}, {lowest[1]:.2f}", f"{lowest[0] / mean:.2f}"])
     return markdown_table(heads, rows)
 
 
-def draw(out: Path, best: ByClassRun, seeds: int, file: Path) -> None:
-    """Draw the accuracies over time, by class on the left and dealt out evenly on the right."""
+def draw(given: argparse.Namespace, file: Path) -> None:
+    """Draw the accuracies over time of the runs with the first seed."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    finished, compared = results(out), results(COMPARED)
-    figure, axes = plt.subplots(1, 2, figsize=(11, 4.2), sharey=True, layout="constrained")
-    for panel, (data, title) in zip(axes, (("niid", "by class"), ("iid", "dealt out evenly")), strict=True):
-        for label, (name, colour) in DRAWN[data].items():
-            if name in compared:
-                panel.plot(*_curve(compared[name]), color=colour, linewidth=1, label=label)
-        shown = [run for run in reported(best, seeds) if run.data == data and not run.all_in]
-        for number, run in enumerate(run for run in shown if run.name in finished):
-            label = "" if number else "--preset skewed-data, each run"
-            panel.plot(*_curve(finished[run.name]), color="tab:purple", linewidth=1.4, alpha=0.8, label=label)
-        panel.set(title=title, xlabel="virtual time (s)", xscale="log", xlim=(3, 7200), ylim=(0, 1))
-        panel.grid(alpha=0.3)
-    axes[0].set_ylabel("test accuracy")
-    axes[1].legend(loc="lower right", fontsize=8)
+    finished = results(given.out)
+    figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
+    for run in reported(given):
+        if run.name in finished and run.seed == TUNING_SEED + 1:
+            label, colour = LABELS[run.method]
+            _, seconds, accuracies = zip(*finished[run.name]["accuracies"], strict=True)
+            axes.plot(seconds, accuracies, color=colour, linewidth=1.2, label=label)
+    axes.set(xlabel="virtual time (s)", ylabel="test accuracy", xscale="log", xlim=(5, 60 * given.minutes), ylim=(0, 1))
+    axes.grid(alpha=0.3)
+    axes.legend(loc="lower right", fontsize=8)
     figure.savefig(file, dpi=110)
     plt.close(figure)
-
-
-def _curve(result: Mapping[str, Any]) -> tuple[list[float], list[float]]:
-    """Return the times and accuracies of a run's evaluations."""
-    return [seconds for _, seconds, _ in result["accuracies"]], [each for *_, each in result["accuracies"]]
 
 
 def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the options of this program."""
     parser = simulation_parser(__doc__, "skewed-data", 3, "how many are reported")
-    parser.add_argument("--tune", action="store_true", help="find learning rate, momentum and local iterations")
+    parser.add_argument("--case", choices=tuple(CASES), default="class")
+    parser.add_argument("--minutes", type=float, default=10, help="of virtual time (default: %(default)g)")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS), metavar="METHOD")
+    parser.add_argument("--tune", action="store_true", help="choose rate, momentum and interval")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="PNG file of the accuracies over time")
     return parser.parse_args(words)
 
@@ -243,27 +289,22 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 def main() -> int:
     """Carry out the runs and print the table."""
     given = parse_arguments()
-    best = tuned(given.out)
-    if not given.tune and best is None:
-        sys.exit("error: the learning rate has not been tuned; run this program with --tune first")
-    chosen = tuning() if given.tune or best is None else reported(best, given.seeds)
+    chosen = [run for method in given.methods for run in tuning(method)] if given.tune else reported(given)
+    if not chosen:
+        raise ExpectedError(f"none of {', '.join(given.methods)} can be reported; run this program with --tune first")
     if given.list:
         return listed(chosen, given, ByClassRun.planned)
     if given.tune:
         write_held_out(given.out)
-    kept = within_budget(chosen, given, ByClassRun.planned)
-    succeeded = carry_out(kept, given)
+    succeeded = carry_out(within_budget(chosen, given, ByClassRun.planned), given)
     if given.tune:
-        best = tuned(given.out)
-        if best is None:
-            print("not all tried")
-        else:
-            print(f"rate × {best.factor:g}, momentum {best.momentum:g}, {best.iterations} local iterations")
+        for method in given.methods:
+            best = tuned(given.out, method)
+            print(f"{method}: {'not all tried' if best is None else best.setting}")
         return 0 if succeeded else 1
-    assert best is not None
-    write_table(given.out / "table.md", table(given.out, best, given.seeds))
+    write_table(given.out / f"table-{given.case}-{given.minutes:g}min.md", table(given))
     if given.figure is not None:
-        draw(given.out, best, given.seeds, given.figure)
+        draw(given, given.figure)
     return 0 if succeeded else 1
 
 

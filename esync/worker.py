@@ -154,6 +154,9 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
         dealt = partition(options.partition, dataset.train_labels, trainer.workers, options.seed)
         if trainer.rank == 0:
             run.unrecognized_classes.hold(dataset.labels, dataset.train_labels, dealt.shares)
+            if algorithm.leaves_out and trainer.workers > 1:
+                text = "data of workers that are left out will be dealt to the others; --leave-out none prevents it"
+                progress.report_event(progress.SETTINGS, text=text)
 
         def share(indices: np.ndarray) -> Batches:
             return batches(indices, (options.seed, trainer.rank))

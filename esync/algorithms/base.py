@@ -16,6 +16,7 @@ from ..exchange import STATISTICS, WEIGHTS, Exchange, ModelSink, Payload, Result
 from ..exchange.codecs.quantization import NONE
 from ..exchange.protocol.round_state import Limits
 from ..exchange.weighting import NORMALIZED, SAMPLES
+from ..runtime.batch_sizes import Division, batch_sizes
 from ..runtime.futures import Handle
 from ..runtime.logged_values import NOISE_SCALE
 from ..runtime.phase_timer import COMPUTE, GLOBAL_AGGREGATE, GLOBAL_UPDATE, LOCAL_UPDATE
@@ -62,6 +63,7 @@ class Algorithm(ABC):
             their form: no momentum, no clipping, one learning rate for all parameters.
         needs_gradients: whether the messages depend on the values of gradients, so that there is no
             simulation without gradients.
+        leaves_out: whether workers may be left out; the built-in worker deals their data to the others.
         float32_only: whether the weights have to be float32, because both sides add the same
             numbers to them.
         synchronous: whether all workers end their rounds together.
@@ -108,6 +110,7 @@ class Algorithm(ABC):
     plain_sgd: ClassVar[bool] = False
     vectors: ClassVar[Mapping[str, str]] = {}
     needs_gradients: ClassVar[bool] = False
+    leaves_out: bool = False
     float32_only: ClassVar[bool] = False
     elastic: ClassVar[bool] = False
     serverless: ClassVar[bool] = False
@@ -233,8 +236,19 @@ class Algorithm(ABC):
         return self.synchronous and not self.switches_synchrony
 
     @property
+    def batch_division(self) -> Division:
+        """How batches follow the devices' speeds with `batch_by_speed`.
+
+        `batch_sizes` has the workers weighted by samples; with another one they are as the mode
+        weights them.
+        """
+        return batch_sizes
+
+    @property
     def prevents_batch_by_speed(self) -> str:
         """Why workers cannot have batches by speed, and what to do; "": they can."""
+        if self.batch_division is not batch_sizes:
+            return ""
         by_samples = not self.vectors and getattr(self.options, "weighting", SAMPLES) != NORMALIZED
         return refusal(self.name, self.synchronous and self.equal_updates, by_samples)
 
@@ -474,12 +488,13 @@ class Algorithm(ABC):
         agreement = context.agreement
         if times:
             self._check_batch_by_speed()
-            specification = replace(specification, weighting=SAMPLES)
+            if self.batch_division is batch_sizes:
+                specification = replace(specification, weighting=SAMPLES)
             agreement = {**agreement, "batches by speed": " ".join(map(str, times))}
         exchange = context.world.exchange(specification)
         self.exchange = exchange
         if times:
-            self.batches = BatchDivision(times, exchange.rank, exchange.workers)
+            self.batches = BatchDivision(times, exchange.rank, exchange.workers, self.batch_division)
         offers = context.checkpoints.offers(exchange.rank, exchange.workers)
         sizes = {name: vector.size for name, vector in self._vectors().items()}
         exchange.join(sizes, self._limits(exchange), agreement, offers)

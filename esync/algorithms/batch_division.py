@@ -1,4 +1,4 @@
-"""`batch_by_speed`: batches that take all devices equally long, divided anew when speeds change."""
+"""`batch_by_speed`: batches by the devices' speeds, divided anew when speeds change."""
 
 import logging
 import math
@@ -8,7 +8,7 @@ from statistics import median
 
 from .. import config
 from ..exchange import Result
-from ..runtime.batch_sizes import StepTime, batch_sizes, least_seconds
+from ..runtime.batch_sizes import Division, StepTime, batch_sizes, least_seconds
 from ..runtime.errors import ExpectedError
 
 log = logging.getLogger(__name__)
@@ -23,33 +23,34 @@ def refusal(mode: str, waits: bool, by_samples: bool) -> str:
 
     Args:
         mode: its name.
-        waits: whether all workers take equally many steps in a round, and wait for the slowest.
+        waits: whether rounds wait for the slowest worker.
         by_samples: whether workers can be weighted by their samples.
     """
     if not waits:
         return (
-            f"in mode {mode} no worker waits for slower ones in every iteration; leave it out, or choose mode sync, or "
-            "local-sgd"
+            f"in mode {mode} no worker waits for slower ones in every iteration; leave it out, or choose mode sync, "
+            "local-sgd or esync"
         )
     return "" if by_samples else f"mode {mode} does not weight workers by samples; leave it out, or choose mode sync"
 
 
 class BatchDivision:
-    """Chooses the batch size of this worker; the sizes of all workers add up to those of equal batches.
+    """Chooses the batch size of this worker from the times of all.
 
     With each exchange every worker sends the others how many times its described time its newest
     iterations have taken (the median of `config.BATCH_WINDOW`), and the value that the present sizes
     go by. All workers receive the same numbers with the same exchange, and so divide alike: anew,
-    where the slowest iteration would become shorter by more than `config.BATCH_GAIN`. With
-    --elastic, the members of a round divide what equal batches of theirs would have.
+    where the slowest iteration would change by more than `config.BATCH_GAIN`. With --elastic, the
+    members of a round divide what equal batches of theirs would have.
 
     A worker that begins in a running job may have another size in its first round than the others
-    expect. The mean is weighted by samples, so that it is that of all samples all the same.
+    expect. A mean that is weighted by samples is that of all samples all the same.
 
     Args:
         times: described step times of all devices, by rank.
         rank: of this worker.
         workers: number of workers.
+        division: chooses the sizes.
 
     Attributes:
         equal_size: samples of equal batches; None: the program has not asked yet.
@@ -58,12 +59,12 @@ class BatchDivision:
         BatchBySpeedError: there are more or fewer times than workers.
     """
 
-    def __init__(self, times: Sequence[StepTime], rank: int, workers: int) -> None:
+    def __init__(self, times: Sequence[StepTime], rank: int, workers: int, division: Division = batch_sizes) -> None:
         if len(times) != workers:
             raise BatchBySpeedError(
                 f"batch_by_speed: there are step times of {len(times)} devices, but {workers} workers"
             )
-        self._times, self._rank = times, rank
+        self._times, self._rank, self._division = times, rank, division
         self._members: tuple[int, ...] = tuple(range(len(times)))
         self._factors = [1.0] * len(times)  # that the present sizes go by
         self._ratios: deque[float] = deque(maxlen=config.BATCH_WINDOW)
@@ -135,11 +136,13 @@ class BatchDivision:
             return
         factors = [measured.get(rank, factor) for rank, factor in enumerate(self._factors)]
         present = self._sizes = self._sizes or self._divided(self._factors)
-        worthwhile = self._slowest(present, factors) / (1 + config.BATCH_GAIN)
-        if worthwhile <= least_seconds(self._slowed(factors)):  # the usual case, without dividing
+        seconds, gain = self._slowest(present, factors), 1 + config.BATCH_GAIN
+        equal_times = self._division is batch_sizes
+        if equal_times and seconds <= gain * least_seconds(self._slowed(factors)):  # the usual case, without dividing
             return
         divided = self._divided(factors)
-        if worthwhile > self._slowest(divided, factors):
+        change = seconds / self._slowest(divided, factors)
+        if change > gain or (divided != present and change < 1 / gain):
             self._factors, self._sizes = factors, divided
             self._ratios.clear()
             if self._rank == members[0]:
@@ -152,7 +155,7 @@ class BatchDivision:
 
     def _divided(self, factors: Sequence[float]) -> list[int]:
         assert self.equal_size is not None
-        return batch_sizes(self.equal_size, self._slowed(factors))
+        return self._division(self.equal_size, self._slowed(factors))
 
     def _slowest(self, sizes: Sequence[int], factors: Sequence[float]) -> float:
         """Return the seconds of the slowest member's iteration."""

@@ -18,6 +18,7 @@ from .. import config
 from ..coordination import Coordination, ExchangeDecision, TierSettings
 from ..exchange import Exchange, Payload, Result, Source
 from ..exchange.codecs.quantization import AUTO, COMPRESSIONS
+from ..runtime.batch_sizes import Division, batch_sizes_of_a_round
 from ..runtime.futures import Handle
 from ..runtime.phase_timer import CHECK_READY
 from ..runtime.progress import SETTINGS, report_event
@@ -119,6 +120,11 @@ class ESync(ModelAveraging):
         """See `Algorithm.equal_updates`; the state server gives each worker a number of its own."""
         return not self.asks_state_server
 
+    @property
+    @override
+    def batch_division(self) -> Division:
+        return batch_sizes_of_a_round if self.asks_state_server else super().batch_division
+
     def _begin(self, exchange: Exchange) -> None:
         """Take over the common model, and tell the state server this device's speed, if known."""
         options, world = self.options, self.context.world
@@ -159,19 +165,26 @@ class ESync(ModelAveraging):
         """Return whether to exchange after this iteration; ask if it is time to."""
         if self._coordination is None:
             return super()._due()
+        enough = self._iterations >= self.most_iterations
         with self.recorder.phase(CHECK_READY):
             if self._called():
                 return True
-            if self._question is not None or self.device.now() < self._free_until or not self._unasked:
-                return False
-            mean, self._unasked, self._unasked_seconds = self._unasked_seconds / self._unasked, 0, 0.0
-            self._asked_after, self._asked_at = self._iterations, self.device.now()
-            self._question = self._coordination.ask(self._iterations, mean)
-            if self._asked_after >= self._ready_after and self._last > self._coordination.round_trip:
-                # The last round got READY at this point, and the answer comes long before another
-                # iteration would end: to begin one would only make the others wait.
-                self._question.wait()
-            return self._called()
+            if self._question is None and self.device.now() >= self._free_until and self._unasked:
+                self._ask()
+            if enough and self._question is not None:
+                self._question.wait()  # an answer to this round must not be taken for one to the next
+            return self._called() or enough
+
+    def _ask(self) -> None:
+        """Ask whether to exchange; wait for the answer where another iteration would be in vain."""
+        assert self._coordination is not None
+        mean, self._unasked, self._unasked_seconds = self._unasked_seconds / self._unasked, 0, 0.0
+        self._asked_after, self._asked_at = self._iterations, self.device.now()
+        self._question = self._coordination.ask(self._iterations, mean)
+        if self._asked_after >= self._ready_after and self._last > self._coordination.round_trip:
+            # The last round got READY at this point, and the answer comes long before another
+            # iteration would end: to begin one would only make the others wait.
+            self._question.wait()
 
     def _called(self) -> bool:
         """Return whether READY has arrived; keep the lease of a NOT-READY."""
@@ -241,6 +254,7 @@ class ESync(ModelAveraging):
     @override
     def aggregate(self) -> None:
         self._unasked, self._unasked_seconds = 0, 0.0
+        self._free_until = -math.inf
         super().aggregate()
 
     @override

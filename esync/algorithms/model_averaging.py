@@ -1,5 +1,6 @@
 """The base of ESync, local SGD and its relatives: the mean of updates after local iterations."""
 
+import math
 from collections.abc import Mapping
 from numbers import Integral
 from typing import Any, ClassVar, Literal
@@ -49,6 +50,14 @@ class ModelAveraging(Algorithm):
             per_device=True,
             help="local iterations per round; esync: instead of asking the state server; dylu: of the fastest worker; "
             "auto: from measured times",
+        )
+        decay_iterations: int | None = option(
+            None,
+            ge=1,
+            fixed=True,
+            agreed_as="decay of the local iterations",
+            help="most local iterations in the first round; fewer in later ones, down to 1, so that models whose data "
+            "differ drift apart less and less",
         )
         global_lr: float = option(
             config.LEARNING_RATE_GLOBAL,
@@ -241,7 +250,18 @@ class ModelAveraging(Algorithm):
                 f"planned_iterations of {type(self).__qualname__} is {planned!r} in round {self.round + 1}, but should "
                 "be a whole number of 1 or more"
             )
-        return int(planned)
+        return int(min(int(planned), self.most_iterations))
+
+    @property
+    def most_iterations(self) -> float:
+        """Local iterations of the round under way beyond which none are done; infinite without `decay_iterations`.
+
+        In round n they are (η + 1) ÷ (η + n) of those of the first, with η = config.POLYNOMIAL_DECAY.
+        """
+        if (first := self.options.decay_iterations) is None:
+            return math.inf
+        eta = config.POLYNOMIAL_DECAY
+        return max(1, math.floor(first * (eta + 1) / (eta + self.round + 1) + 0.5))
 
     def aggregate(self) -> None:
         """Exchange the model updates of all workers; with overlap, only start the exchange."""

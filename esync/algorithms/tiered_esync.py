@@ -81,6 +81,7 @@ class TieredESync(ESync):
 
     def __init__(self, *values: Any, **settings: Any) -> None:
         super().__init__(*values, **settings)
+        self.leaves_out = self.options.tiering.leave_out != ()
         self._tier = 0
         self._resting = False  # whether this worker is left out: it sends nothing for now
         self._lingers = False  # whether they wait only until this worker has written its checkpoint
@@ -97,6 +98,11 @@ class TieredESync(ESync):
     @override
     def check_workers(self, workers: int) -> None:
         self.options.tiering.check(workers)
+
+    @property
+    @override
+    def prevents_batch_by_speed(self) -> str:
+        return "rounds of mode tiered do not wait for slow workers; leave it out, or choose mode esync"
 
     @property
     def facts(self) -> dict[str, Any]:

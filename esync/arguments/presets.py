@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .. import config
+
 
 @dataclass(frozen=True)
 class Preset:
@@ -17,10 +19,12 @@ class Preset:
     Attributes:
         purpose: what it is for, as part of a sentence.
         settings: name of each flag, with underscores → its value; True stands for a switch.
+        batch_by_speed: whether batches follow the devices' speeds, unless the description says otherwise.
     """
 
     purpose: str
     settings: Mapping[str, Any]
+    batch_by_speed: bool = False
 
     @property
     def words(self) -> list[str]:
@@ -44,7 +48,19 @@ PRESETS: Mapping[str, Preset] = {
         {**_MEASURED, "momentum": "auto", "weight_average": "polynomial"},
     ),
     "skewed-data": Preset(
-        "data that differ from worker to worker, as classes or users do",
+        "data that differ from worker to worker, as classes or users do, and stay where they are",
+        {
+            "mode": "esync",
+            "slowest_iterations": "auto",
+            "decay_iterations": config.ROUND_ITERATIONS,
+            "compression": "auto",
+            "weight_average": "polynomial",
+            "normalization": "group",
+        },
+        batch_by_speed=True,
+    ),
+    "skewed-data-shared": Preset(
+        "the same, where the data of devices that are too slow may be dealt to the others",
         {**_MEASURED, "normalization": "group"},
     ),
 }

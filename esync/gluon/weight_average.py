@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from .. import config
 from ..exchange import Flat, SizedSource
 
 #: Its name among what a checkpoint tracks.
 AVERAGE = "weight average"
 #: η of the paper: the average after n exchanges spans about the last n ÷ (η + 1).
-ETA = 8
+ETA = config.POLYNOMIAL_DECAY
 #: Values that are averaged at a time, so that they stay in the processor's cache.
 BLOCK = 1 << 16
 

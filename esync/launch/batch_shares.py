@@ -7,10 +7,10 @@ Batches follow `batch_by_speed` in a description (`algorithms.batch_division`). 
 import argparse
 from collections.abc import Sequence
 
-from ..arguments import choose_algorithm
+from ..arguments import choose_algorithm, presets
 from ..data.partitions import PartitionError, check_workers, needs_speeds, with_speeds
 from ..runtime.batch_sizes import StepTime
-from .description import DescriptionError, WorkerEntry
+from .description import Description, DescriptionError, WorkerEntry
 
 
 def described_times(workers: Sequence[WorkerEntry]) -> tuple[StepTime, ...]:
@@ -28,6 +28,14 @@ def described_times(workers: Sequence[WorkerEntry]) -> tuple[StepTime, ...]:
                 f"that it is a part of, {seconds:g} s"
             )
     return tuple(times)
+
+
+def divides_by_speed(description: Description, options: argparse.Namespace) -> bool:
+    """Return whether batches follow the speeds: as described; if it says nothing, as the preset says."""
+    if description.batch_by_speed is not None:
+        return description.batch_by_speed
+    preset = presets.PRESETS.get(options.preset or "")
+    return preset is not None and preset.batch_by_speed and options.mode == preset.settings["mode"]
 
 
 def check_batch_by_speed(options: argparse.Namespace) -> None:

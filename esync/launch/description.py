@@ -171,7 +171,7 @@ class Description(Section):
     spare_hosts: list[HostName] = Field(default_factory=list)  # each takes over the workers of one lost host
     network: NetworkSection = Field(default_factory=NetworkSection)
     per_host: bool | None = None  # the workers of a host sum what they send, and exchange as one; None: with a preset
-    batch_by_speed: bool = False  # batches are proportional to the workers' speeds
+    batch_by_speed: bool | None = None  # batches follow the workers' speeds; None: if the preset says so
     simulate: SimulationSection = Field(default_factory=SimulationSection)
     train: Annotated[dict[str, Any], BeforeValidator(_train)] = Field(default_factory=dict)
     program: Annotated[tuple[str, ...], BeforeValidator(_program)] = ()  # replaces the built-in worker

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from .. import config
-from ..arguments import presets
-from ..runtime.batch_sizes import StepTime, batch_sizes
+from ..arguments import choose_algorithm, presets
+from ..runtime.batch_sizes import StepTime
 from ..training.run_folder import mode_folder, run_folder
 from . import flags, services, user_program
-from .batch_shares import check_batch_by_speed, described_times, partition_of
+from .batch_shares import check_batch_by_speed, described_times, divides_by_speed, partition_of
 from .description import Description, WorkerEntry
 from .host_groups import by_host, check_per_host, exchanges_per_host, host_groups
 from .hosts import Host
@@ -82,12 +82,12 @@ def plan(
     if partition != options.partition:
         settings["partition"] = options.partition = partition
     times: tuple[StepTime, ...] = ()
-    if description.batch_by_speed and exchanges:
+    if exchanges and divides_by_speed(description, options):
         if not any_mode:
             check_batch_by_speed(options)
         times = described_times(workers)
         if own_program is None:
-            sizes = batch_sizes(options.batch_size, times)
+            sizes = choose_algorithm(options).batch_division(options.batch_size, times)
             remarks.append(f"batches by speed: {', '.join(map(str, sizes))} samples at first")
         else:
             remarks.append("batches by speed, if the program asks its trainer for their size")

@@ -1,9 +1,11 @@
-"""Batches in proportion to the devices' speeds: how long a step takes, and which batches take equally long."""
+"""Batches by the devices' speeds: how long a step takes, and how many samples each device's batch has."""
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+from .. import config
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,10 @@ class StepTime:
 
     def __str__(self) -> str:
         return f"{self.step_time!r}+{self.fixed_time!r}"
+
+
+#: Chooses the samples of each device's batch: (samples of equal batches, times of all devices) → samples.
+Division = Callable[[int, Sequence[StepTime]], list[int]]
 
 
 def least_seconds(times: Sequence[StepTime]) -> float:
@@ -66,3 +72,22 @@ def batch_sizes(batch_size: int, times: Sequence[StepTime]) -> list[int]:
         sizes[index] += 1
         heapq.heapreplace(queue, (times[index].at((sizes[index] + 1) / batch_size), index))
     return sizes
+
+
+def batch_sizes_of_a_round(batch_size: int, times: Sequence[StepTime]) -> list[int]:
+    """Reduce the batches of devices whose iteration is longer than a round, in modes whose fast devices do several.
+
+    A round is as long as config.ROUND_ITERATIONS iterations of the fastest device, and at least twice
+    as long as what an iteration of any device takes whatever its batch.
+
+    Args:
+        batch_size: samples in each of equal batches, 1 or more, to which the times refer.
+        times: of all devices.
+
+    Returns:
+        Samples of each device's batch, from 1 to `batch_size`.
+    """
+    fastest, fixed = min(time.step_time for time in times), max(time.fixed_time for time in times)
+    round_time = max(config.ROUND_ITERATIONS * fastest, 2 * fixed)
+    shares = [(round_time - time.fixed_time) / (time.step_time - time.fixed_time) for time in times]
+    return [max(1, math.floor(batch_size * min(1.0, share))) for share in shares]

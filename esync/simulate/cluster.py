@@ -12,7 +12,7 @@ from .. import config
 from ..launch.batch_shares import described_times
 from ..launch.description import Description, DescriptionError, WorkerEntry
 from ..launch.workers import device_folders
-from ..runtime.batch_sizes import StepTime, batch_sizes
+from ..runtime.batch_sizes import Division, StepTime
 from ..runtime.errors import suggestion
 from ..runtime.files import expanded
 from ..runtime.phase_timer import iteration_times
@@ -66,16 +66,16 @@ class ClusterModel:
             return {}
         return {host: tuple(ranks) for host, ranks in self.ranks_by_host().items() if len(ranks) > 1}
 
-    def batch_sizes(self, batch_size: int) -> list[int]:
+    def batch_sizes(self, batch_size: int, division: Division) -> list[int]:
         """Return the samples of each worker's batches, at first, where equal ones have `batch_size`."""
-        return batch_sizes(batch_size, self.step_times) if self.step_times else [batch_size] * len(self.workers)
+        return division(batch_size, self.step_times) if self.step_times else [batch_size] * len(self.workers)
 
-    def divided_devices(self, batch_size: int) -> list[DeviceModel]:
+    def divided_devices(self, batch_size: int, division: Division) -> list[DeviceModel]:
         """Return the models of the devices with those batches."""
         devices = [worker.device for worker in self.workers]
         if not self.step_times:
             return devices
-        shares = [size / batch_size for size in self.batch_sizes(batch_size)]
+        shares = [size / batch_size for size in self.batch_sizes(batch_size, division)]
         return [
             device.slowed(time.at(share) / time.step_time)
             for device, time, share in zip(devices, self.step_times, shares, strict=True)

@@ -13,7 +13,7 @@ from ..arguments import expand_paths
 from ..data import REGISTRY, Dataset, load
 from ..exchange import STATISTICS, WEIGHTS
 from ..launch import flags
-from ..launch.batch_shares import check_batch_by_speed, partition_of
+from ..launch.batch_shares import check_batch_by_speed, divides_by_speed, partition_of
 from ..launch.description import Description, DescriptionError, read
 from ..launch.host_groups import check_per_host, exchanges_per_host
 from ..launch.simulation_schema import SimulationSection
@@ -151,7 +151,8 @@ def run(job: SimulationJob) -> FinishedSimulation:
     try:
         if description.state_server is not None:  # launch passes its address to the workers
             options.state_server_ip = description.state_server.host
-        description = description.model_copy(update={"per_host": per_host})
+        by_speed = divides_by_speed(description, options)
+        description = description.model_copy(update={"per_host": per_host, "batch_by_speed": by_speed})
         cluster = model(description, job.file.parent, only_first=options.algorithm.sends == "nothing")
         if cluster.step_times:
             check_batch_by_speed(options)

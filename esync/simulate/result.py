@@ -5,6 +5,7 @@ from typing import Any
 from esync.reports import metrics
 
 from .. import config
+from ..arguments import choose_algorithm
 from ..runtime.user_functions import short_name
 from .metrics import WorkerMetrics
 from .simulation import Simulation
@@ -16,8 +17,9 @@ def result(simulation: Simulation, description: str) -> dict[str, Any]:
     began = min(sums.began for sums in workers)
     elapsed = max(sums.ended for sums in workers) - began
     samples = simulation.samples
-    sizes = simulation.cluster.batch_sizes(options.batch_size)
-    step_times = [device.mean for device in simulation.cluster.divided_devices(options.batch_size)]
+    division = choose_algorithm(options).batch_division
+    sizes = simulation.cluster.batch_sizes(options.batch_size, division)
+    step_times = [device.mean for device in simulation.cluster.divided_devices(options.batch_size, division)]
     speeds = [size / seconds for size, seconds in zip(sizes, step_times, strict=True)]
     limit = sum(speeds)
     throughput = metrics.rate(samples, elapsed)

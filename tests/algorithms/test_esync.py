@@ -75,6 +75,46 @@ def test_esync_with_lease_does_not_query_until_it_is_over():
     assert (algorithm.round, algorithm.local_iterations) == (1, 4)
 
 
+def test_esync_with_a_decay_of_iterations_exchanges_without_ready_and_ends_as_synchronous():
+    """3, 3, 2 and so on: 9/(8 + n) of three in round n, rounded."""
+    world = World(ready=[False] * 100, answers=[([0, 0], number == 40, True) for number in range(1, 41)])
+    algorithm = ESync(decay_iterations=3)
+    world.start(algorithm)
+    counts = []
+    while not algorithm.finished:
+        world.step(algorithm, [1, 1])
+        if algorithm.exchanged:
+            counts.append(algorithm.local_iterations)
+    assert counts == [max(1, int(3 * 9 / (8 + n) + 0.5)) for n in range(1, 41)]
+    assert (counts[0], counts[-1]) == (3, 1)
+
+
+@pytest.mark.parametrize("local_iterations", [None, 1])
+def test_a_decay_of_iterations_asks_for_none_beyond_what_was_planned(local_iterations):
+    world = World(ready=[True], answers=[([0, 0], True, True)])
+    algorithm = ESync(decay_iterations=3, local_iterations=local_iterations)
+    world.start(algorithm)
+    world.step(algorithm, [1, 1])
+    assert (algorithm.exchanged, algorithm.local_iterations) == (True, 1)
+
+
+def test_a_lease_does_not_outlast_a_round_that_the_decay_has_ended():
+    world = World(ready=[100.0, False], answers=[([0, 0], number == 2, True) for number in (1, 2)])
+    algorithm = ESync(decay_iterations=1)
+    world.start(algorithm)
+    while not algorithm.finished:
+        world.step(algorithm, [1, 1])
+    assert [entry[1:3] for entry in told(world, "ask")] == [(1, 0), (1, 1), (2, 1)]
+
+
+def test_a_question_that_is_under_way_when_the_decay_ends_a_round_is_waited_for():
+    world, algorithm = delayed(5.0, [True, False], rounds=2, decay_iterations=1)
+    for number in (1, 2):
+        world.step(algorithm, [1, 2])
+        assert (algorithm.exchanged, algorithm.round) == (True, number)
+    assert [entry[1:3] for entry in told(world, "ask")] == [(1, 0), (1, 1), (2, 1)]
+
+
 def told(world: World, *calls: str) -> list:
     """What the state server was told by these calls."""
     return [entry for entry in world.made.log if entry[0] in calls]

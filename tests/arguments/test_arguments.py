@@ -325,7 +325,7 @@ def test_preset_stands_for_its_flags():
 
 def test_preset_with_a_flag_that_is_typed_leaves_it_as_typed():
     options = read("w", "", ["--compression", "fp16", "-n", "resnet18-v1", "--preset=skewed-data"])
-    assert (options.compression, options.mode, options.network) == ("fp16", "tiered", "resnet18-v1-groupnorm")
+    assert (options.compression, options.mode, options.network) == ("fp16", "esync", "resnet18-v1-groupnorm")
 
 
 def test_preset_with_one_of_its_switches_turned_off_leaves_the_others_on():
@@ -337,7 +337,7 @@ def test_preset_in_an_error_about_flags_is_spelt_out(capsys):
     error = refused(capsys, "--preset", "skewed-data", "-n", "lenet")
     assert "lenet has no batch norm" in error
     assert "--normalization batch leaves the network as it is" in error
-    assert "(--preset skewed-data stands for --mode tiered" in error
+    assert "(--preset skewed-data stands for --mode esync" in error
     assert "--mode sync" in refused(capsys, "--preset", "skewed-data", "-n", "resnet18-v1", "-m", "sync")
 
 
@@ -353,7 +353,7 @@ def test_preset_in_an_error_about_flags_is_spelt_out(capsys):
 def test_preset_of_a_description_ranks_behind_all_others_and_a_typed_one_before(described, typed, compression, network):
     options = understood(merge({"network": "resnet18-v1", **described}, typed))
     found = (options.mode, options.compression, options.network, options.preset)
-    assert found == ("tiered", compression, network, "skewed-data")
+    assert found == ("esync", compression, network, "skewed-data")
 
 
 #: Variables, what is typed beside them → what the options are then.

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from test_plan import make, options_of
 
 from esync.launch.description import DescriptionError
-from esync.runtime.batch_sizes import StepTime, batch_sizes, least_seconds
+from esync.runtime.batch_sizes import StepTime, batch_sizes, batch_sizes_of_a_round, least_seconds
 from esync.runtime.worker_environment import WorkerEnvironment
 
 
@@ -30,6 +30,38 @@ def test_batch_sizes_let_the_slowest_device_take_as_short_as_possible_and_keep_t
     assert sizes == expected
 
 
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        ([(0.03, 0)] * 2 + [(3.5, 0)], [64, 64, 4]),  # 0.24 s
+        ([(0.03, 0), (0.2, 0)], [64, 64]),
+        ([(0.03, 0), (30, 0)], [64, 1]),
+        ([(0.03, 0), (3.5, 0.2)], [64, 3]),  # 0.4 s, of which 0.2 s are for samples
+    ],
+)
+def test_batches_of_a_round_are_smaller_where_a_whole_one_would_make_rounds_longer(times, expected):
+    assert batch_sizes_of_a_round(64, [StepTime(*time) for time in times]) == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "sizes"),
+    [
+        ({"preset": "skewed-data"}, "64, 4"),
+        ({"mode": "esync"}, ""),
+        ({"preset": "skewed-data-shared"}, ""),
+        ({"preset": "skewed-data", "batch_by_speed": False}, ""),
+        ({"mode": "esync", "batch_by_speed": True}, "64, 4"),
+        ({"mode": "esync", "local_iterations": 2, "batch_by_speed": True}, "127, 1"),  # all take as many steps
+    ],
+)
+def test_preset_for_skewed_data_has_batches_by_speed_unless_described_otherwise(settings, sizes):
+    by_speed = {name: value for name, value in settings.items() if name == "batch_by_speed"}
+    train = {name: value for name, value in settings.items() if name not in by_speed}
+    content = {**launching.description([0.03, 3.5], network="resnet18-v1", batch_size=64, **train), **by_speed}
+    expected = [f"batches by speed: {sizes} samples at first"] if sizes else []
+    assert [remark for remark in make(content).remarks if remark.startswith("batches by speed")] == expected
+
+
 def test_plan_with_batches_by_speed_tells_workers_all_step_times() -> None:
     content = {**launching.description([0.1, 0.1], mode="sync", batch_size=8), "batch_by_speed": True}
     content["workers"][1]["simulate"] = {"step_time": 0.3, "fixed_time": 0.1}  # which prevails
@@ -45,7 +77,7 @@ def test_plan_with_batches_by_speed_tells_workers_all_step_times() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"mode": "esync"}, "batch_by_speed: in mode esync no worker waits"),
+        ({"mode": "tiered"}, "batch_by_speed: rounds of mode tiered do not wait for slow workers"),
         ({"mode": "async"}, "batch_by_speed: in mode async no worker waits"),
         ({"mode": "local-sgd", "weighting": "normalized"}, "mode local-sgd does not weight workers by samples"),
     ],
