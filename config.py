@@ -96,7 +96,7 @@ COMPRESSION = "none"  # fp16, 4bit, 2bit
 
 # --- data -----------------------------------------------------------------------------------------
 DATA_DIRS = ("data", "/usr/share/datasets")  # the first that holds a folder fashion-mnist is used
-PARTITION = "uniform"  # uniform, contiguous, class, dirichlet:ALPHA
+PARTITION = "uniform"  # uniform, contiguous, class, class-sorted, dirichlet:ALPHA
 FETCH_TIMEOUT = 30.0  # seconds without a byte before one download is given up
 FETCH_ATTEMPTS = 3  # times that each mirror is tried
 FETCH_PAUSE = 1.0  # seconds before the mirrors are tried again; doubled each time

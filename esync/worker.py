@@ -53,7 +53,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
 
     import numpy as np
 
-    from .data import Batches, load, partition
+    from .data import Batches, load, partition, shuffles
     from .data.partitions import refuse_speeds
     from .evaluate import NamedEvaluation
     from .exchange.collectives.worker_exchange import check_start
@@ -131,7 +131,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
         weight_average=options.weight_average,
     )
 
-    def batches(indices: np.ndarray, seed: tuple[int, ...]) -> Batches:
+    def batches(indices: np.ndarray, seed: tuple[int, ...] | None) -> Batches:
         images, labels = dataset.train_images, dataset.train_labels
         return Batches(images, labels, indices, lambda: trainer.batch_size(options.batch_size), seed)
 
@@ -159,7 +159,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
                 progress.report_event(progress.SETTINGS, text=text)
 
         def share(indices: np.ndarray) -> Batches:
-            return batches(indices, (options.seed, trainer.rank))
+            return batches(indices, (options.seed, trainer.rank) if shuffles(options.partition) else None)
 
         data = DealtData(dealt, options.seed, options.redistribute, share)
         first_iteration = iteration(data.batches(trainer) or share(dealt.shares[trainer.rank]))

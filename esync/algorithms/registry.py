@@ -24,7 +24,7 @@ NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 #: Suffix of a folder's name where the workers' shares of the data differ in their distribution.
 NON_IID = "-niid"
 #: Values of --partition, up to a colon, with which they do.
-_SKEWED = ("class", "dirichlet")
+_SKEWED = ("class", "class-sorted", "dirichlet")
 #: Valid stems of a summary's file, which is visible and not in another folder.
 _STEM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 #: A long flag, whose words become a name with underscores, …

@@ -8,7 +8,7 @@ See `fetch`, `load`, `partition` and `Batches`.
 from .batches import Batches, as_floats
 from .datasets import Dataset, find_data_dir, load, locate
 from .errors import DataError
-from .partitions import Partition, parse_partition, partition, redistribute, share_of
+from .partitions import Partition, parse_partition, partition, redistribute, share_of, shuffles
 from .registry import REGISTRY
 from .user_data import FORMS, check_name, is_function, short_dataset_name
 
@@ -29,5 +29,6 @@ __all__ = [
     "partition",
     "redistribute",
     "share_of",
+    "shuffles",
     "short_dataset_name",
 ]

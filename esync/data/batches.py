@@ -23,7 +23,8 @@ class Batches(Iterator[tuple[np.ndarray, np.ndarray]]):
 
     Their shapes are (batch_size, channels, height, width) and (batch_size,).
 
-    An epoch visits every sample of the share once, in an order drawn from (seed, epoch). A batch
+    An epoch visits every sample of the share once, in an order drawn from (seed, epoch), or in that of
+    the share. A batch
     may span the end of an epoch, so that no sample is left out. A share smaller than a batch is
     used several times in each batch.
 
@@ -33,7 +34,7 @@ class Batches(Iterator[tuple[np.ndarray, np.ndarray]]):
         indices: the indices of the samples in the share.
         batch_size: samples per batch, or a function that returns those of the next one.
         seed: one or several non-negative numbers; with (seed, rank), the orders of the workers are
-            independent.
+            independent. None: every epoch has the order of the share.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class Batches(Iterator[tuple[np.ndarray, np.ndarray]]):
         labels: np.ndarray,
         indices: np.ndarray,
         batch_size: int | Callable[[], int],
-        seed: int | Sequence[int],
+        seed: int | Sequence[int] | None,
     ):
         if not len(indices):
             raise ValueError("a share without samples gives no batches: use fewer workers or another partition")
@@ -85,9 +86,11 @@ class Batches(Iterator[tuple[np.ndarray, np.ndarray]]):
         self._position = position
 
     def _begin(self, epoch: int) -> None:
-        # The spawn key makes these random numbers independent of others from the same seed.
-        sequence = np.random.SeedSequence(self._seed, spawn_key=(epoch,))
-        self._order = np.random.default_rng(sequence).permutation(self._indices)
+        self._order = self._indices
+        if self._seed is not None:
+            # The spawn key makes these random numbers independent of others from the same seed.
+            sequence = np.random.SeedSequence(self._seed, spawn_key=(epoch,))
+            self._order = np.random.default_rng(sequence).permutation(self._indices)
         self._epoch, self._position = epoch, 0
 
     def _next_indices(self, count: int) -> np.ndarray:

@@ -15,7 +15,7 @@ from ..runtime.errors import ExpectedError
 SPEED = "speed"
 #: The values of --partition, for messages.
 GRAMMAR = (
-    "uniform, contiguous, class, each also with a weight for every worker (class:4,4,1) or, with a description that "
+    "uniform, contiguous, class, class-sorted (without shuffling), each also with a weight for every worker (class:4,4,1) or, with a description that "
     "has step times, weighted by speed (class:speed; speed is uniform:speed), or dirichlet:ALPHA with 0 < ALPHA <= 1e6"
 )
 
@@ -138,14 +138,27 @@ def _shuffled(samples: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).permutation(samples)
 
 
+def _by_class(labels: np.ndarray, seed: int) -> np.ndarray:
+    return np.argsort(labels, kind="stable")
+
+
+#: Scheme whose shares are not shuffled: batches have one class after the other, as in the public
+#: implementation of ESync.
+SORTED = "class-sorted"
 #: Scheme with weights → the order of the samples with these labels, which is cut into shares
 #: (`_shares`). Contiguous shares are those of the public implementation of ESync, sorted labels the
 #: non-i.i.d. case of the ESync paper (§5).
 ORDERS: dict[str, Callable[[np.ndarray, int], np.ndarray]] = {
     "uniform": lambda labels, seed: _shuffled(len(labels), seed),
     "contiguous": lambda labels, seed: np.arange(len(labels)),
-    "class": lambda labels, seed: np.argsort(labels, kind="stable"),
+    "class": _by_class,
+    SORTED: _by_class,
 }
+
+
+def shuffles(spec: str) -> bool:
+    """Return whether a worker's share is shuffled in every epoch."""
+    return spec.partition(":")[0] != SORTED
 
 
 def dirichlet(labels: np.ndarray, parts: int, alpha: float, seed: int) -> Partition:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..data import Batches, load, partition
+from ..data import Batches, load, partition, shuffles
 from ..exchange import values_of
 from ..gluon.flat_arrays import FlatArrays
 from ..gluon.randomness import reseed
@@ -72,9 +72,8 @@ class GradientNumerics:
         images, labels = self.dataset.train_images, self.dataset.train_labels
 
         def batches(indices: np.ndarray) -> Batches:
-            return Batches(
-                images, labels, indices, lambda: trainer.batch_size(options.batch_size), (options.seed, rank)
-            )
+            seed = (options.seed, rank) if shuffles(options.partition) else None
+            return Batches(images, labels, indices, lambda: trainer.batch_size(options.batch_size), seed)
 
         loss = mx.gluon.loss.SoftmaxCrossEntropyLoss()
         size = input_size(options.network)

@@ -41,6 +41,12 @@ def test_batches_restored_continue_the_same_stream(share, batch_size, before, af
     assert numbers(resumed, after) == expected
 
 
+def test_batches_without_a_seed_have_the_order_of_the_share_in_every_epoch():
+    share = np.array([7, 3, 9, 1])
+    batches = Batches(IMAGES, NUMBERS, share, 3, seed=None)
+    assert numbers(batches, 4) == [[7, 3, 9], [1, 7, 3], [9, 1, 7], [3, 9, 1]]
+
+
 def test_batches_images_are_float32_in_0_to_1_with_channel_and_float_labels():
     images, labels = next(Batches(IMAGES, NUMBERS, np.arange(100), batch_size=64, seed=0))
     assert images.shape == (64, 1, 4, 5)

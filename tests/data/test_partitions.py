@@ -9,12 +9,15 @@ from esync.data.partitions import (
     dirichlet,
     redistribute,
     share_of,
+    shuffles,
     uniform,
     with_speeds,
 )
 
 LABELS = st.lists(st.integers(0, 9), min_size=1, max_size=300).map(np.array)
-SPECS = st.sampled_from(["uniform", "contiguous", "class"]) | st.floats(1e-12, 1e6).map("dirichlet:{!r}".format)
+SPECS = st.sampled_from(["uniform", "contiguous", "class", "class-sorted"]) | st.floats(1e-12, 1e6).map(
+    "dirichlet:{!r}".format
+)
 
 
 @given(SPECS, LABELS, st.integers(1, 12), st.integers(0, 2**32))
@@ -93,6 +96,12 @@ def test_contiguous_and_by_class_keep_the_order_of_the_file_and_drop_the_remaind
     result = partition("class", labels, 4, 0)
     assert np.concatenate(result.shares).tolist() == expected[:1000]
     assert result.dropped.tolist() == expected[1000:]
+    kept_in_order = partition("class-sorted", labels, 4, 0)
+    assert [share.tolist() for share in kept_in_order.shares] == [share.tolist() for share in result.shares]
+    assert [shuffles(spec) for spec in ("class", "class:2,1", "class-sorted", "class-sorted:2,1")] == [
+        *(True, True),
+        *(False, False),
+    ]
 
 
 def test_uniform_shuffles_by_seed():
@@ -136,7 +145,9 @@ def test_dirichlet_skew_falls_with_alpha():
      "dirichlet:0", "dirichlet:nan", "dirichlet:1e7", "dirichlet:1:2"],
 )  # fmt: skip
 def test_partition_with_unknown_specification_is_refused(spec):
-    with pytest.raises(ValueError, match=r"expected uniform, contiguous, class, each .* or dirichlet:ALPHA"):
+    with pytest.raises(
+        ValueError, match=r"expected uniform, contiguous, class, class-sorted .*, each .* or dirichlet:ALPHA"
+    ):
         partition(spec, np.zeros(10, int), 2, 0)
 
 
