@@ -29,6 +29,6 @@ __all__ = [
     "partition",
     "redistribute",
     "share_of",
-    "shuffles",
     "short_dataset_name",
+    "shuffles",
 ]
