@@ -15,8 +15,9 @@ from ..runtime.errors import ExpectedError
 SPEED = "speed"
 #: The values of --partition, for messages.
 GRAMMAR = (
-    "uniform, contiguous, class, class-sorted (without shuffling), each also with a weight for every worker (class:4,4,1) or, with a description that "
-    "has step times, weighted by speed (class:speed; speed is uniform:speed), or dirichlet:ALPHA with 0 < ALPHA <= 1e6"
+    "uniform, contiguous, class, class-sorted (without shuffling), each also with a weight for every worker "
+    "(class:4,4,1) or, with a description that has step times, weighted by speed (class:speed; speed is "
+    "uniform:speed), or dirichlet:ALPHA with 0 < ALPHA <= 1e6"
 )
 
 
