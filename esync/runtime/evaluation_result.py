@@ -101,7 +101,7 @@ def _flat(mapping: Mapping[Any, Any], function: str, prefix: str = "") -> Iterat
     for key, value in mapping.items():
         name = f"{prefix}{key}"
         # Classes are often numbers; anything else is likely to be no name.
-        if not isinstance(key, str | Integral) or not is_label(name):
+        if not isinstance(key, str | Integral) or isinstance(key, bool) or not is_label(name):
             raise EvaluationError(
                 f"evaluate should name its numbers in one line of up to 60 printable characters, but {function} has "
                 f"returned {_shown(name if isinstance(key, str) else key)} as a name"

@@ -3,9 +3,13 @@
 import numbers
 from typing import Any
 
+import numpy as np
+
 
 def single_number(value: Any) -> Any:
     """Convert a number, or an array with one element, to a number of Python; return None for other values."""
+    if isinstance(value, np.ma.MaskedArray) and not value.count():
+        return None  # a missing value, of which item() makes 0
     for name in ("asnumpy", "item"):  # of NDArray; of NumPy and other libraries
         if hasattr(value, name):
             try:

@@ -250,6 +250,11 @@ class Run(TrainerCallback):
                 if not average.fits(*trainer.replica.common):
                     progress.warn("the average in the checkpoint is of other trained parameters: it begins anew")
                     average.reset()
+            elif average is not None and trainer.replacement:
+                progress.warn(
+                    "the average of the weights was lost with the worker that this one replaces, and begins anew; "
+                    "--checkpoint-dir keeps it"
+                )
         resumed = self.checkpoints.resumed if self.checkpoints is not None else None
         # A replacement goes on with the logs of the dead worker, a resumed run with its own.
         logged = trainer.exchanges if trainer.replacement or resumed is not None else 0

@@ -277,6 +277,13 @@ def test_average_is_begun_anew_where_other_parameters_are_trained(tmp_path, capl
     assert caplog.text.count(said) == 1  # the third run goes on with that of the second
 
 
+@pytest.mark.parametrize(("average", "warnings"), [("polynomial", 1), ("none", 0)])
+def test_average_that_is_lost_with_a_replaced_worker_is_warned_of(average, warnings, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(esync.Trainer, "replacement", True)
+    train(dense(), esync.Run(tmp_path, quiet=True, weight_average=average), rounds=3)
+    assert caplog.text.count("the average of the weights was lost with the worker that this one replaces") == warnings
+
+
 def test_class_that_a_program_never_recognizes_is_warned_of(tmp_path, caplog):
     def evaluate():
         return {"accuracy": 0.6, "recall": {"cat": 0.9, "dog": 0.9, "owl": 0.0}}
