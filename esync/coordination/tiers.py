@@ -171,7 +171,9 @@ def decide_aside(
     slack = rest_time - (record.capability + record.round_trip + epsilon)
     if slack < 0:
         return READY
-    return ExchangeDecision(False, lease_share(record.rank) * slack) if slack < math.inf else NOT_READY
+    # Its exchange may have been a slow one for once: ask again within a round.
+    lease = lease_share(record.rank) * min(slack, slowest_iterations * seconds)
+    return ExchangeDecision(False, lease) if slack < math.inf else NOT_READY
 
 
 class Division:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from esync import config
 from esync.coordination.coordinator import ConflictError, Coordinator, InvalidError
 from esync.coordination.records import Ranking, Record
-from esync.coordination.tiers import TierSettings, divide, left_out, shares
+from esync.coordination.tiers import TierSettings, decide_aside, divide, left_out, shares
 
 PACES = st.dictionaries(st.integers(0, 30), st.floats(0.001, 1000), min_size=1, max_size=12)
 
@@ -124,6 +124,12 @@ def test_coordinator_has_a_fast_worker_of_a_slower_tier_fill_the_round():
     coordinator = begun(tiers=(0, 0, 1), paces=(1.0, 1.5, 0.5), iterations=4)
     assert not coordinator.query(2, 1, 1, 0.5, 0.5).ready
     assert coordinator.query(2, 1, 11, 0.5, 5.8).ready  # the round lasts 6 s
+
+
+def test_one_slow_exchange_does_not_keep_a_worker_of_a_slower_tier_away_for_longer_than_a_round():
+    slowest, slower = Record(0, ready=True, capability=1.0, exchanges=[60.0]), Record(1, asked=1, capability=0.5)
+    lease = decide_aside(slowest, slower, 1, 4, 0.0, 0.0).lease
+    assert 0 < lease <= 4
 
 
 def test_coordinator_waits_for_a_worker_that_has_become_fast_when_it_says_so():
