@@ -27,7 +27,6 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -91,15 +90,15 @@ ROUNDS = {
 PAIRS = ((1, 0.0), (4, 0.0), (0.5, 0.9))
 #: Method → the settings that are tried: multiple of the published rate, momentum, interval.
 TRIED: dict[str, tuple[tuple[float, float, int], ...]] = {
-    SYNC: tuple((*pair, 1) for pair in product((1, 2, 4, 8, 16), (0.0,)))
-    + tuple((*pair, 1) for pair in product((0.25, 0.5, 1, 2), (0.9,))),
+    SYNC: tuple((factor, 0.0, 1) for factor in (0.25, 0.5, 1, 2, 4))
+    + tuple((factor, 0.9, 1) for factor in (0.125, 0.25, 0.5, 1)),
     LOCAL_SGD: tuple((*pair, interval) for interval in (1, 4, 16) for pair in PAIRS),
     SCAFFOLD: tuple((factor, 0.0, interval) for interval in (1, 4, 16) for factor in (1, 2, 4)),
     ESYNC: tuple((factor, 0.0, 1) for factor in (0.5, 1, 2, 4))
     + tuple((factor, 0.9, 1) for factor in (0.1, 0.25, 0.5)),
     TIERED: tuple((*pair, interval) for interval in (4, 8) for pair in ((1, 0.0), (2, 0.0), (0.1, 0.9), (0.5, 0.9))),
-    PRESET: tuple((*pair, 8) for pair in product((1, 2, 4), (0.0,)))
-    + tuple((*pair, interval) for interval in (8, 16) for pair in product((0.25, 0.5, 1), (0.9,))),
+    PRESET: tuple((factor, 0.0, 8) for factor in (1, 2, 4))
+    + tuple((factor, 0.9, interval) for interval in (8, 16) for factor in (0.25, 0.5, 1)),
 }
 TRIED[SYNC_2BIT] = TRIED[SYNC]
 #: Method → the flag of its interval, if it has one.

@@ -1,12 +1,14 @@
-"""benchmarks/data_by_class.py and sparse_resnet.py: flags, the tuned rate, and the tables."""
+"""benchmarks/data_by_class.py and sparse_resnet.py: flags, the tuned settings, and the tables."""
 
 import importlib
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from esync.runtime.errors import ExpectedError
 from esync.simulate.__main__ import parse_arguments
 
 ROOT = Path(__file__).parents[2]
@@ -14,7 +16,6 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 by_class = importlib.import_module("data_by_class")
 sparse = importlib.import_module("sparse_resnet")
 sys.path.remove(str(ROOT / "benchmarks"))
-BEST = by_class.tuning()[1]
 
 
 def leave(folder, curves, seconds=180.0):
@@ -26,6 +27,7 @@ def leave(folder, curves, seconds=180.0):
                 "accuracies": [[0, *each] for each in curve],
                 "seconds": seconds,
                 "final_accuracy": curve[-1][1],
+                "final_parts": {"recall/a": 1.0, "recall/b": 0.6, "recall/c": 0.2},
             },
             "real": {"core_seconds": 1.0},
         }
@@ -35,37 +37,50 @@ def leave(folder, curves, seconds=180.0):
 
 
 def test_by_class_runs_have_names_of_their_own_and_valid_flags(tmp_path):
+    tuned = [run for method in by_class.METHODS for run in by_class.tuning(method)]
+    assert all(0 < len(by_class.tuning(method)) <= 9 for method in by_class.METHODS)
+    best = {run.method: run for run in tuned}
+    reported = [replace(run, case=case, held_out=False, seed=1) for run in best.values() for case in by_class.CASES]
+    runs = [*tuned, *reported]
+    assert len({run.name for run in runs}) == len(runs)
     options = by_class.parse_arguments(["--out", str(tmp_path)])
-    runs = [*by_class.tuning(), *by_class.reported(BEST, 3)]
-    # Five are tuned; two and five minutes with three seeds, ten with one, both by class and not; all devices in.
-    assert len({run.name for run in runs}) == len(runs) == 5 + 7 * 2 + 2
     for run in runs:
         _, *words = run.words(options)
         simulated, job = parse_arguments(words[2:])
         assert simulated.file.is_file()
         assert ("dataset" in job.typed) == run.held_out
-        assert job.typed["preset"] == "skewed-data"
-        assert job.typed["partition"] == ("class" if run.data == "niid" else "contiguous")
+        assert job.typed["partition"] == by_class.CASES[run.case].partition
         assert job.typed.get("momentum", 0.0) == run.momentum
-        assert job.typed["epochs"] == run.epochs
-        assert job.typed.get("leave_out") == ("none" if run.all_in else None)
-        assert job.typed.get("weighting", "") == run.all_in
-        assert job.typed.get("slowest_iterations") == run.iterations
+        assert job.typed["max_time"] == 60 * run.minutes
+        if flag := by_class.INTERVALS.get(run.method):
+            assert job.typed[flag.replace("-", "_")] == run.interval
 
 
-def test_by_class_tuned_is_the_rate_that_ends_best_once_all_were_tried(tmp_path):
-    runs = by_class.tuning()
+def test_by_class_tuned_is_the_setting_that_ends_best_once_all_were_tried(tmp_path):
+    runs = by_class.tuning("sync")
     curves = {run.name: [(10, 0.9), (89, 0.80)] for run in runs}
     curves[runs[1].name] = [(10, 0.5), (89, 0.85)]
     leave(tmp_path, {name: curve for name, curve in curves.items() if name != runs[0].name}, 90.0)
-    assert by_class.tuned(tmp_path) is None
+    assert by_class.tuned(tmp_path, "sync") is None
     leave(tmp_path, curves, 90.0)
-    assert by_class.tuned(tmp_path) == runs[1]
+    assert by_class.tuned(tmp_path, "sync") == runs[1]
+
+
+def test_by_class_table_has_times_of_all_seeds_and_the_lowest_recalls(tmp_path):
+    given = by_class.parse_arguments(["--out", str(tmp_path), "--methods", "sync", "--seeds", "2"])
+    curves = {run.name: [(30, 0.9)] for run in by_class.tuning("sync")}
+    leave(tmp_path, curves, 30.0)
+    reported = by_class.reported(given)
+    ends = {reported[0].name: [(10, 0.7), (26, 0.85)], reported[1].name: [(30, 0.85)]}
+    leave(tmp_path, {**curves, **ends}, 30.0)
+    row = by_class.table(given).splitlines()[-1].split(" | ")
+    assert row[2:6] == ["2", "28 ± 3", "28 ± 3", "by 0 of 2"]
+    assert row[-2:] == ["0.20, 0.60", "0.33 |"]
 
 
 def test_by_class_without_tuning_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["data_by_class.py", "--out", str(tmp_path)])
-    with pytest.raises(SystemExit, match="--tune first"):
+    with pytest.raises(ExpectedError, match="--tune first"):
         by_class.main()
 
 
