@@ -156,6 +156,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
             run.unrecognized_classes.hold(dataset.labels, dataset.train_labels, dealt.shares)
             if algorithm.leaves_out and trainer.workers > 1:
                 text = "data of workers that are left out will be dealt to the others; --leave-out none prevents it"
+                log.info("%s", text)
                 progress.report_event(progress.SETTINGS, text=text)
 
         def share(indices: np.ndarray) -> Batches:

@@ -5,7 +5,7 @@
 #     scripts/reproduce_paper.sh horizon                  Figure 3, the paper's two hours, with a narrow network
 #     scripts/reproduce_paper.sh table1                   Table 1, to an accuracy of 0.8, every round evaluated
 #     scripts/reproduce_paper.sh alone                    against the fastest device alone
-#     scripts/reproduce_paper.sh by-class                 data by class: the best setting, by class and dealt out evenly
+#     scripts/reproduce_paper.sh by-class                 data by class that stay where they are: seven methods, tuned
 #     scripts/reproduce_paper.sh dgs                      DGS: Table 3
 #     scripts/reproduce_paper.sh dgs-resnet               DGS: the same methods with a narrow ResNet-18
 #     scripts/reproduce_paper.sh dgs-speedup              DGS: speedup by the number of workers

@@ -10,6 +10,7 @@ from .harness import Cluster
 
 ROUNDS = 40
 FAST = ("0.05", "0.06")
+DEALT = "data of workers that are left out will be dealt to the others; --leave-out none prevents it"
 
 
 def start(cluster: Cluster, folder: Path, port: int, steps: tuple[str, ...], *words: str, last: tuple[str, ...] = ()):
@@ -35,6 +36,7 @@ def test_tiered_fast_workers_do_not_wait_for_a_slow_one(tmp_path: Path) -> None:
     assert 1 <= len(slow) < ROUNDS / 2
     facts = json.loads((tmp_path / "logs-2" / "cpu" / "run.json").read_text())
     assert (facts["tier"], facts["left_out"]) == (1, False)
+    assert DEALT not in cluster.output("worker-0")
 
 
 def test_tiered_worker_that_was_left_out_comes_back(tmp_path: Path) -> None:
@@ -44,6 +46,7 @@ def test_tiered_worker_that_was_left_out_comes_back(tmp_path: Path) -> None:
         start(cluster, tmp_path, port, (*FAST, "0.05"), *words, last=("--straggle", "compute:6@0+8"))
         cluster.finish()
     assert "left out (--leave-out)" in cluster.output("worker-2")
+    assert DEALT in cluster.output("worker-0")
     for rank in range(2):  # its data is dealt to the others, and given back
         shares = re.findall("([0-9]+) samples are this worker's share.*: (.*) dealt", cluster.output(f"worker-{rank}"))
         assert shares == [("30000", "those of worker 2 are"), ("20000", "none is")]
