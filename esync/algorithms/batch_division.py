@@ -40,8 +40,9 @@ class BatchDivision:
     With each exchange every worker sends the others how many times its described time its newest
     iterations have taken (the median of `config.BATCH_WINDOW`), and the value that the present sizes
     go by. All workers receive the same numbers with the same exchange, and so divide alike: anew,
-    where the slowest iteration would change by more than `config.BATCH_GAIN`. With --elastic, the
-    members of a round divide what equal batches of theirs would have.
+    where the slowest iteration would become shorter by more than `config.BATCH_GAIN`, and, where the
+    sizes do not add up to a fixed number, where one of them would change by more than that. With
+    --elastic, the members of a round divide what equal batches of theirs would have.
 
     A worker that begins in a running job may have another size in its first round than the others
     expect. A mean that is weighted by samples is that of all samples all the same.
@@ -141,8 +142,10 @@ class BatchDivision:
         if equal_times and seconds <= gain * least_seconds(self._slowed(factors)):  # the usual case, without dividing
             return
         divided = self._divided(factors)
-        change = seconds / self._slowest(divided, factors)
-        if change > gain or (divided != present and change < 1 / gain):
+        changes = any(
+            abs(new - old) > max(1, config.BATCH_GAIN * old) for new, old in zip(divided, present, strict=True)
+        )
+        if seconds > gain * self._slowest(divided, factors) or (changes and not equal_times):
             self._factors, self._sizes = factors, divided
             self._ratios.clear()
             if self._rank == members[0]:

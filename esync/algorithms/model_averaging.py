@@ -3,9 +3,9 @@
 import math
 from collections.abc import Mapping
 from numbers import Integral
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 from typing_extensions import override
 
 from .. import config
@@ -51,9 +51,8 @@ class ModelAveraging(Algorithm):
             help="local iterations per round; esync: instead of asking the state server; dylu: of the fastest worker; "
             "auto: from measured times",
         )
-        decay_iterations: int | None = option(
-            None,
-            ge=1,
+        decay_iterations: Annotated[int, Field(ge=1)] | Literal["none"] = option(
+            "none",
             fixed=True,
             agreed_as="decay of the local iterations",
             help="most local iterations in the first round; fewer in later ones, down to 1, so that models whose data "
@@ -250,7 +249,7 @@ class ModelAveraging(Algorithm):
                 f"planned_iterations of {type(self).__qualname__} is {planned!r} in round {self.round + 1}, but should "
                 "be a whole number of 1 or more"
             )
-        return int(min(int(planned), self.most_iterations))
+        return int(planned) if planned <= (most := self.most_iterations) else int(most)
 
     @property
     def most_iterations(self) -> float:
@@ -258,10 +257,11 @@ class ModelAveraging(Algorithm):
 
         In round n they are (η + 1) ÷ (η + n) of those of the first, with η = config.POLYNOMIAL_DECAY.
         """
-        if (first := self.options.decay_iterations) is None:
+        first, eta = self.options.decay_iterations, config.POLYNOMIAL_DECAY
+        if not isinstance(first, int):
             return math.inf
-        eta = config.POLYNOMIAL_DECAY
-        return max(1, math.floor(first * (eta + 1) / (eta + self.round + 1) + 0.5))
+        divisor = eta + self.round + 1
+        return max(1, (2 * first * (eta + 1) + divisor) // (2 * divisor))  # rounded
 
     def aggregate(self) -> None:
         """Exchange the model updates of all workers; with overlap, only start the exchange."""
@@ -290,7 +290,7 @@ class ModelAveraging(Algorithm):
 
     def _merge(self, exchange: Handle[Result], merge: ModelMerge) -> None:
         """Merge the common model if it has arrived; wait for it if this worker is too far ahead."""
-        most = self._run_ahead if self._interval is None else min(self._run_ahead, self._planned())
+        most = min(self._run_ahead, self.most_iterations if self._interval is None else self._planned())
         if not exchange.done() and self._iterations < most:
             return
         with self.recorder.phase(self.exchange_phase):

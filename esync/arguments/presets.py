@@ -51,7 +51,6 @@ PRESETS: Mapping[str, Preset] = {
         "data that differ from worker to worker, as classes or users do, and stay where they are",
         {
             "mode": "esync",
-            "slowest_iterations": "auto",
             "decay_iterations": config.ROUND_ITERATIONS,
             "compression": "auto",
             "weight_average": "polynomial",

@@ -30,12 +30,26 @@ def described_times(workers: Sequence[WorkerEntry]) -> tuple[StepTime, ...]:
     return tuple(times)
 
 
-def divides_by_speed(description: Description, options: argparse.Namespace) -> bool:
-    """Return whether batches follow the speeds: as described; if it says nothing, as the preset says."""
+def divides_by_speed(description: Description, options: argparse.Namespace, program: bool) -> tuple[bool, str]:
+    """Return whether batches follow the speeds, and a remark if they do not although the preset has them do so.
+
+    The description decides; if it says nothing, the preset does.
+
+    Args:
+        description: of the cluster.
+        options: flags of the workers.
+        program: whether they run a user's program, which may not ask for the size of its batches.
+    """
     if description.batch_by_speed is not None:
-        return description.batch_by_speed
+        return description.batch_by_speed, ""
     preset = presets.PRESETS.get(options.preset or "")
-    return preset is not None and preset.batch_by_speed and options.mode == preset.settings["mode"]
+    if preset is None or not preset.batch_by_speed or options.mode != preset.settings["mode"]:
+        return False, ""
+    if program:
+        return False, "batches are equal: a program that asks for their size may have batch_by_speed: true"
+    if any(worker.simulate.step_time is None and worker.step_time is None for worker in description.workers):
+        return False, "batches are equal: the description has no step times, which esync plan measures"
+    return True, ""
 
 
 def check_batch_by_speed(options: argparse.Namespace) -> None:

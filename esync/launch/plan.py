@@ -82,7 +82,10 @@ def plan(
     if partition != options.partition:
         settings["partition"] = options.partition = partition
     times: tuple[StepTime, ...] = ()
-    if exchanges and divides_by_speed(description, options):
+    by_speed, remark = divides_by_speed(description, options, own_program is not None)
+    if exchanges and remark:
+        remarks.append(remark)
+    if exchanges and by_speed:
         if not any_mode:
             check_batch_by_speed(options)
         times = described_times(workers)

@@ -151,7 +151,7 @@ def run(job: SimulationJob) -> FinishedSimulation:
     try:
         if description.state_server is not None:  # launch passes its address to the workers
             options.state_server_ip = description.state_server.host
-        by_speed = divides_by_speed(description, options)
+        by_speed, _ = divides_by_speed(description, options, bool(description.program))
         description = description.model_copy(update={"per_host": per_host, "batch_by_speed": by_speed})
         cluster = model(description, job.file.parent, only_first=options.algorithm.sends == "nothing")
         if cluster.step_times:

@@ -3,6 +3,8 @@
 Exchange and state server are scripted.
 """
 
+import math
+
 import pytest
 
 from esync import config
@@ -96,6 +98,13 @@ def test_a_decay_of_iterations_asks_for_none_beyond_what_was_planned(local_itera
     world.start(algorithm)
     world.step(algorithm, [1, 1])
     assert (algorithm.exchanged, algorithm.local_iterations) == (True, 1)
+
+
+@pytest.mark.parametrize(("first", "expected"), [("none", math.inf), (1, 1), (8, 8), (10**400, 10**400)])
+def test_decay_of_iterations_begins_with_what_was_given(first, expected):
+    algorithm = ESync(decay_iterations=first)
+    World().start(algorithm)
+    assert algorithm.most_iterations == expected
 
 
 def test_a_lease_does_not_outlast_a_round_that_the_decay_has_ended():

@@ -62,6 +62,22 @@ def test_preset_for_skewed_data_has_batches_by_speed_unless_described_otherwise(
     assert [remark for remark in make(content).remarks if remark.startswith("batches by speed")] == expected
 
 
+def test_preset_for_skewed_data_goes_on_with_equal_batches_where_others_are_impossible():
+    content = launching.description([0.03, 3.5], network="resnet18-v1", preset="skewed-data")
+    del content["workers"][1]["step_time"]
+    job = make(content)
+    assert "batches are equal: the description has no step times, which esync plan measures" in job.remarks
+    assert not WorkerEnvironment.read(job.workers[0].environment).step_times
+
+    content = {**launching.description([0.03, 3.5]), "program": ["python", "train.py"]}
+    content["train"] = {"preset": "skewed-data"}
+    remark = "batches are equal: a program that asks for their size may have batch_by_speed: true"
+    assert remark in make(content).remarks
+    asked = make({**content, "batch_by_speed": True})
+    assert remark not in asked.remarks
+    assert len(WorkerEnvironment.read(asked.workers[0].environment).step_times) == 2
+
+
 def test_plan_with_batches_by_speed_tells_workers_all_step_times() -> None:
     content = {**launching.description([0.1, 0.1], mode="sync", batch_size=8), "batch_by_speed": True}
     content["workers"][1]["simulate"] = {"step_time": 0.3, "fixed_time": 0.1}  # which prevails

@@ -135,3 +135,12 @@ def test_automatic_interval_of_dylu_counts_the_fastest_workers_iterations() -> N
     )
 
     assert fast._due > 5 * slow._due >= 5
+
+
+@pytest.mark.parametrize("words", [["--mode=local-sgd", "--local-iterations=16"], ["--mode=esync"]])
+def test_decay_of_iterations_bounds_those_during_an_exchange_too(words: list[str]) -> None:
+    modelled = cluster(0.05, 1.0, link=Link(SLOW, 0.001))
+    words = [*words, "--decay-iterations=1"]
+    for more in ([], ["--overlap"]):
+        devices = result(started(modelled, *words, *more, rounds=20)[0], "")["devices"]
+        assert [device["iterations"] / device["rounds"] for device in devices] == pytest.approx([1, 1], abs=0.06)

@@ -5,6 +5,7 @@ Trainers and exchanges are real; servers and devices are in memory.
 
 import random
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,9 @@ import pytest
 import esync
 from esync import config
 from esync.algorithms import SSGD, LocalSGD
-from esync.algorithms.batch_division import BatchBySpeedError
+from esync.algorithms.batch_division import BatchBySpeedError, BatchDivision
 from esync.exchange.protocol.round_state import Limits
-from esync.runtime.batch_sizes import StepTime
+from esync.runtime.batch_sizes import StepTime, batch_sizes_of_a_round
 from esync.runtime.mxnet_import import mx
 
 from ..checkpoints.memory_jobs import MemoryWorld
@@ -176,3 +177,36 @@ def test_batch_sampler_follows_the_trainer() -> None:
             return next(self.given)
 
     assert [*iter(esync.BatchSampler(range(10), 3, Sizes()))] == [[0, 1, 2], [3, 4, 5], [6, 7], [8, 9]]
+
+
+def sizes_while(seconds: Any, rounds: int) -> list[list[int]]:
+    """Sizes of the batches of three workers by `batch_sizes_of_a_round`, for each round in which they change.
+
+    `seconds` returns what an iteration with 64 samples takes, given rank and round.
+    """
+    times = [StepTime(0.03), StepTime(3.0), StepTime(3.0)]
+    divisions = [BatchDivision(times, rank, len(times), batch_sizes_of_a_round) for rank in range(len(times))]
+    seen: list[list[int]] = []
+    for round_ in range(rounds):
+        sizes = [division.size(64) for division in divisions]
+        if sizes not in seen[-1:]:
+            seen.append(sizes)
+        scalars: dict[str, float] = {}
+        for rank, division in enumerate(divisions):
+            division.begin(sizes[rank])
+            division.end(seconds(rank, round_) * sizes[rank] / 64)
+            scalars |= division.scalars()
+        result: Any = SimpleNamespace(scalars=scalars, members=(0, 1, 2), round=round_ + 1)
+        for division in divisions:
+            division.follow(result)
+    return seen
+
+
+def test_batches_of_a_round_follow_each_device_though_another_stays_the_slowest():
+    faster = sizes_while(lambda rank, round_: 0.03 if rank == 0 or (rank == 2 and round_ >= 20) else 3.0, 60)
+    assert faster == [[64, 5, 5], [64, 5, 64]]
+    slower = sizes_while(lambda rank, round_: 0.03 if rank == 0 else 6.0 if rank == 2 and round_ >= 20 else 3.0, 60)
+    assert slower == [[64, 5, 5], [64, 5, 2]]
+    assert sizes_while(lambda rank, round_: 0.03 if rank == 0 else 3.0 * (1 + 0.01 * (-1) ** round_), 60) == [
+        [64, 5, 5]
+    ]
