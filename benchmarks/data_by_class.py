@@ -294,7 +294,8 @@ def main() -> int:
         return listed(chosen, given, ByClassRun.planned)
     if given.tune:
         write_held_out(given.out)
-    succeeded = carry_out(within_budget(chosen, given, ByClassRun.planned), given)
+    kept = within_budget(chosen, given, ByClassRun.planned)
+    succeeded = carry_out(kept, given)
     if given.tune:
         for method in given.methods:
             best = tuned(given.out, method)

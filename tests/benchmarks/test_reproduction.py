@@ -234,7 +234,7 @@ def test_reproduction_script_with_an_unknown_experiment_names_the_known_ones():
     [
         ("horizon", "resnet18-v1x0.25-sync-iid"),
         ("table1", "resnet18-v1x0.25-esync-x1-seed0"),
-        ("by-class", "fast-niid"),
+        ("by-class", "class-sync-2bit-x0.5"),
         ("dgs", "8 workers"),
         ("dgs-resnet", "DGS-16-workers-6-epochs-seed0"),
     ],
