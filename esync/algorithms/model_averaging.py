@@ -249,7 +249,7 @@ class ModelAveraging(Algorithm):
                 f"planned_iterations of {type(self).__qualname__} is {planned!r} in round {self.round + 1}, but should "
                 "be a whole number of 1 or more"
             )
-        return int(planned) if planned <= (most := self.most_iterations) else int(most)
+        return int(min(int(planned), self.most_iterations))
 
     @property
     def most_iterations(self) -> float:

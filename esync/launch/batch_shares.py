@@ -47,7 +47,7 @@ def divides_by_speed(description: Description, options: argparse.Namespace, prog
         return False, ""
     if program:
         return False, "batches are equal: a program that asks for their size may have batch_by_speed: true"
-    if any(worker.simulate.step_time is None and worker.step_time is None for worker in description.workers):
+    if None in _described(description.workers):
         return False, "batches are equal: the description has no step times, which esync plan measures"
     return True, ""
 
@@ -87,7 +87,7 @@ def step_times(workers: Sequence[WorkerEntry], feature: str) -> list[float]:
     Raises:
         DescriptionError: a worker has none.
     """
-    times = [worker.simulate.step_time or worker.step_time for worker in workers]
+    times = _described(workers)
     known_times = [seconds for seconds in times if seconds is not None]
     if len(known_times) < len(times):
         raise DescriptionError(
@@ -95,3 +95,8 @@ def step_times(workers: Sequence[WorkerEntry], feature: str) -> list[float]:
             f"each device; esync plan measures them in a description without {feature}"
         )
     return known_times
+
+
+def _described(workers: Sequence[WorkerEntry]) -> list[float | None]:
+    """Return the seconds per iteration of each worker; None where the description has none."""
+    return [worker.simulate.step_time or worker.step_time for worker in workers]
