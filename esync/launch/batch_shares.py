@@ -47,6 +47,8 @@ def divides_by_speed(description: Description, options: argparse.Namespace, prog
         return False, ""
     if program:
         return False, "batches are equal: a program that asks for their size may have batch_by_speed: true"
+    if not choose_algorithm(options).asks_state_server:
+        return False, "batches are equal: with --local-iterations fast workers do not do more of them than slow ones"
     if None in _described(description.workers):
         return False, "batches are equal: the description has no step times, which esync plan measures"
     return True, ""

@@ -50,6 +50,7 @@ def test_batches_of_a_round_are_smaller_where_a_whole_one_would_make_rounds_long
         ({"mode": "esync"}, ""),
         ({"preset": "skewed-data-shared"}, ""),
         ({"preset": "skewed-data", "batch_by_speed": False}, ""),
+        ({"preset": "skewed-data", "local_iterations": 2, "compression": "2bit"}, ""),  # samples would count alike
         ({"mode": "esync", "batch_by_speed": True}, "64, 4"),
         ({"mode": "esync", "local_iterations": 2, "batch_by_speed": True}, "127, 1"),  # all take as many steps
     ],
