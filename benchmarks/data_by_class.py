@@ -116,10 +116,12 @@ class Case:
     Attributes:
         partition: value of --partition.
         changes: of the description of the paper's cluster.
+        round_time: seconds of a synchronous round in 2 bits, about.
     """
 
     partition: str
     changes: Mapping[str, Any]
+    round_time: float = 3.7
 
 
 _PER_HOST: Mapping[str, Any] = {"per_host": True}
@@ -135,6 +137,7 @@ CASES = {
                 {"host": "cloud3", "device": "gpu0", "simulate": {"step_time": 0.3}},
             ],
         },
+        0.37,
     ),
 }
 
@@ -185,15 +188,25 @@ class ByClassRun:
         words += [f"--{rate}={RATE * self.factor:g}", f"--seed={self.seed}", f"--max-time={60 * self.minutes:g}"]
         words += [f"--momentum={self.momentum:g}"] if self.momentum else []
         words += [f"--{INTERVALS[self.method]}={self.interval}"] if self.method in INTERVALS else []
-        seconds = ROUNDS[self.method][0] * (self.interval if self.method in (LOCAL_SGD, SCAFFOLD) else 1)
-        words += [f"--eval-duration={max(1, round(EVALUATE_EVERY * max(1, self.minutes / 10) / seconds))}"]
+        words += [f"--eval-duration={max(1, round(self.evaluate_every / self.round_time))}"]
         words += ["--test-images=2500", "--no-logs"]
         return simulate(file, self, given.out, *words, held_out=self.held_out)
 
+    @property
+    def evaluate_every(self) -> float:
+        """Seconds of virtual time between two evaluations, about."""
+        return EVALUATE_EVERY * max(1, self.minutes / 10)
+
+    @property
+    def round_time(self) -> float:
+        """Seconds of a round, about."""
+        seconds = ROUNDS[self.method][0] * (self.interval if self.method in (LOCAL_SGD, SCAFFOLD) else 1)
+        return min(seconds, CASES[self.case].round_time) if self.method in (SYNC_2BIT, PRESET) else seconds
+
     def planned(self) -> float:
         """Return the core-seconds that it costs by estimate."""
-        seconds, samples = ROUNDS[self.method]
-        evaluations = 2500 / max(EVALUATE_EVERY * max(1, self.minutes / 10), seconds) / 4
+        evaluations = 2500 / max(self.evaluate_every, self.round_time) / 4
+        samples = ROUNDS[self.method][1]
         return OVERHEAD * GRADIENT[NARROW_GROUP_NORM] * 60 * self.minutes * (samples + evaluations) / BATCH_SIZE
 
 

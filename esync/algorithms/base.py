@@ -16,7 +16,7 @@ from ..exchange import STATISTICS, WEIGHTS, Exchange, ModelSink, Payload, Result
 from ..exchange.codecs.quantization import NONE
 from ..exchange.protocol.round_state import Limits
 from ..exchange.weighting import NORMALIZED, SAMPLES
-from ..runtime.batch_sizes import Division, batch_sizes
+from ..runtime.batch_sizes import EQUAL_ITERATIONS, Division
 from ..runtime.futures import Handle
 from ..runtime.logged_values import NOISE_SCALE
 from ..runtime.phase_timer import COMPUTE, GLOBAL_AGGREGATE, GLOBAL_UPDATE, LOCAL_UPDATE
@@ -237,17 +237,13 @@ class Algorithm(ABC):
 
     @property
     def batch_division(self) -> Division:
-        """How batches follow the devices' speeds with `batch_by_speed`.
-
-        `batch_sizes` has the workers weighted by samples; with another one they are as the mode
-        weights them.
-        """
-        return batch_sizes
+        """How batches follow the devices' speeds with `batch_by_speed`."""
+        return EQUAL_ITERATIONS
 
     @property
     def prevents_batch_by_speed(self) -> str:
         """Why workers cannot have batches by speed, and what to do; "": they can."""
-        if self.batch_division is not batch_sizes:
+        if not self.batch_division.by_samples:
             return ""
         by_samples = not self.vectors and getattr(self.options, "weighting", SAMPLES) != NORMALIZED
         return refusal(self.name, self.synchronous and self.equal_updates, by_samples)
@@ -488,7 +484,7 @@ class Algorithm(ABC):
         agreement = context.agreement
         if times:
             self._check_batch_by_speed()
-            if self.batch_division is batch_sizes:
+            if self.batch_division.by_samples:
                 specification = replace(specification, weighting=SAMPLES)
             agreement = {**agreement, "batches by speed": " ".join(map(str, times))}
         exchange = context.world.exchange(specification)

@@ -8,7 +8,7 @@ from statistics import median
 
 from .. import config
 from ..exchange import Result
-from ..runtime.batch_sizes import Division, StepTime, batch_sizes, least_seconds
+from ..runtime.batch_sizes import EQUAL_ITERATIONS, Division, StepTime, least_seconds
 from ..runtime.errors import ExpectedError
 
 log = logging.getLogger(__name__)
@@ -60,7 +60,9 @@ class BatchDivision:
         BatchBySpeedError: there are more or fewer times than workers.
     """
 
-    def __init__(self, times: Sequence[StepTime], rank: int, workers: int, division: Division = batch_sizes) -> None:
+    def __init__(
+        self, times: Sequence[StepTime], rank: int, workers: int, division: Division = EQUAL_ITERATIONS
+    ) -> None:
         if len(times) != workers:
             raise BatchBySpeedError(
                 f"batch_by_speed: there are step times of {len(times)} devices, but {workers} workers"
@@ -138,14 +140,14 @@ class BatchDivision:
         factors = [measured.get(rank, factor) for rank, factor in enumerate(self._factors)]
         present = self._sizes = self._sizes or self._divided(self._factors)
         seconds, gain = self._slowest(present, factors), 1 + config.BATCH_GAIN
-        equal_times = self._division is batch_sizes
-        if equal_times and seconds <= gain * least_seconds(self._slowed(factors)):  # the usual case, without dividing
+        by_samples = self._division.by_samples
+        if by_samples and seconds <= gain * least_seconds(self._slowed(factors)):  # the usual case, without dividing
             return
         divided = self._divided(factors)
         changes = any(
             abs(new - old) > max(1, config.BATCH_GAIN * old) for new, old in zip(divided, present, strict=True)
         )
-        if seconds > gain * self._slowest(divided, factors) or (changes and not equal_times):
+        if seconds > gain * self._slowest(divided, factors) or (changes and not by_samples):
             self._factors, self._sizes = factors, divided
             self._ratios.clear()
             if self._rank == members[0]:
@@ -158,7 +160,7 @@ class BatchDivision:
 
     def _divided(self, factors: Sequence[float]) -> list[int]:
         assert self.equal_size is not None
-        return self._division(self.equal_size, self._slowed(factors))
+        return self._division.sizes(self.equal_size, self._slowed(factors))
 
     def _slowest(self, sizes: Sequence[int], factors: Sequence[float]) -> float:
         """Return the seconds of the slowest member's iteration."""

@@ -18,7 +18,7 @@ from .. import config
 from ..coordination import Coordination, ExchangeDecision, TierSettings
 from ..exchange import Exchange, Payload, Result, Source
 from ..exchange.codecs.quantization import AUTO, COMPRESSIONS
-from ..runtime.batch_sizes import Division, batch_sizes_of_a_round
+from ..runtime.batch_sizes import EQUAL_ROUNDS, Division
 from ..runtime.futures import Handle
 from ..runtime.phase_timer import CHECK_READY
 from ..runtime.progress import SETTINGS, report_event
@@ -123,7 +123,7 @@ class ESync(ModelAveraging):
     @property
     @override
     def batch_division(self) -> Division:
-        return batch_sizes_of_a_round if self.asks_state_server else super().batch_division
+        return EQUAL_ROUNDS if self.asks_state_server else super().batch_division
 
     def _begin(self, exchange: Exchange) -> None:
         """Take over the common model, and tell the state server this device's speed, if known."""

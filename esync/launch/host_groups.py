@@ -35,7 +35,7 @@ def exchanges_per_host(description: Description, options: argparse.Namespace) ->
     if description.per_host is not None:
         return description.per_host
     preset = presets.settings_of(options.preset)
-    return bool(preset) and options.mode == preset["mode"]
+    return bool(preset) and options.mode == preset["mode"] and options.collective == "ps"
 
 
 def check_per_host(options: argparse.Namespace, any_mode: bool = False) -> None:

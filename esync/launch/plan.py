@@ -90,7 +90,7 @@ def plan(
             check_batch_by_speed(options)
         times = described_times(workers)
         if own_program is None:
-            sizes = choose_algorithm(options).batch_division(options.batch_size, times)
+            sizes = choose_algorithm(options).batch_division.sizes(options.batch_size, times)
             remarks.append(f"batches by speed: {', '.join(map(str, sizes))} samples at first")
         else:
             remarks.append("batches by speed, if the program asks its trainer for their size")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from .. import config
 from ..algorithms import ALGORITHMS
+from ..data.partitions import by_label
 from ..launch.description import Description, DescriptionError, StateServerEntry, read
 from ..launch.simulation_schema import NetworkSection
 from ..runtime.errors import ExpectedError
@@ -125,6 +126,7 @@ def plan(
         entry = StateServerEntry(host=description.scheduler.host)
         description = description.model_copy(update={"state_server": entry})
         notes.append(f"there is no section state_server, which mode esync needs: one on {entry.host} is assumed here")
+    notes += _notes_on_data(described)
     changes = [Change.parse(text) for text in what_ifs]
     clusters = [description, *(changed(description, change) for change in changes)]
     notes += _network_notes(changes, clusters)
@@ -161,6 +163,22 @@ def plan(
     shares = [speed / sum(speeds) for speed in speeds]
     not_simulated = {**excluded(modes), **without}
     return Plan(described, base, asked, not_simulated, twins(modes), notes, shares=shares, training=training)
+
+
+def _notes_on_data(description: Description) -> list[str]:
+    """Return a remark for workers whose data are known to differ: what that costs is not modelled."""
+    train = description.train
+    partition = "class" if train.get("split_by_class") else str(train.get("partition") or config.PARTITION)
+    if train.get("preset") == "skewed-data":
+        reason = "preset skewed-data"
+    elif by_label(partition):
+        reason = f"partition {partition}"
+    else:
+        return []
+    return [
+        f"train: {reason}: what it costs that workers have different data is not modelled; if data stay where they "
+        "are, --preset skewed-data is the choice, whatever is recommended here"
+    ]
 
 
 def _network_notes(changes: Sequence[Change], clusters: Sequence[Description]) -> list[str]:

@@ -36,8 +36,19 @@ class StepTime:
         return f"{self.step_time!r}+{self.fixed_time!r}"
 
 
-#: Chooses the samples of each device's batch: (samples of equal batches, times of all devices) → samples.
-Division = Callable[[int, Sequence[StepTime]], list[int]]
+@dataclass(frozen=True)
+class Division:
+    """How batches follow the devices' speeds.
+
+    Attributes:
+        sizes: (samples of equal batches, times of all devices) → samples of each device's batch.
+        by_samples: whether all iterations take equally long, their sizes add up to those of equal
+            batches, and the workers are weighted by their samples. Otherwise they are as the mode
+            weights them.
+    """
+
+    sizes: Callable[[int, Sequence[StepTime]], list[int]]
+    by_samples: bool
 
 
 def least_seconds(times: Sequence[StepTime]) -> float:
@@ -91,3 +102,9 @@ def batch_sizes_of_a_round(batch_size: int, times: Sequence[StepTime]) -> list[i
     round_time = max(config.ROUND_ITERATIONS * fastest, 2 * fixed)
     shares = [(round_time - time.fixed_time) / (time.step_time - time.fixed_time) for time in times]
     return [max(1, math.floor(batch_size * min(1.0, share))) for share in shares]
+
+
+#: Of modes in which each device does one iteration at a time.
+EQUAL_ITERATIONS = Division(batch_sizes, by_samples=True)
+#: Of modes whose fast devices do several.
+EQUAL_ROUNDS = Division(batch_sizes_of_a_round, by_samples=False)

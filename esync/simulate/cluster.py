@@ -68,7 +68,7 @@ class ClusterModel:
 
     def batch_sizes(self, batch_size: int, division: Division) -> list[int]:
         """Return the samples of each worker's batches, at first, where equal ones have `batch_size`."""
-        return division(batch_size, self.step_times) if self.step_times else [batch_size] * len(self.workers)
+        return division.sizes(batch_size, self.step_times) if self.step_times else [batch_size] * len(self.workers)
 
     def divided_devices(self, batch_size: int, division: Division) -> list[DeviceModel]:
         """Return the models of the devices with those batches."""

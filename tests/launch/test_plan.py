@@ -393,6 +393,12 @@ def test_plan_per_host_tells_workers_who_shares_their_host():
     assert groups_of(make({**per_host(["left"]), "per_host": False}).workers) == [(None, None)] * 4
 
 
+def test_plan_with_a_preset_and_a_collective_has_no_exchanges_per_host():
+    train = {"preset": "skewed-data", "network": "resnet18-v1", "collective": "ring", "compression": "none"}
+    content = launching.description([0.1] * 4, ["left", "right"], **train)
+    assert groups_of(make(content).workers) == [(None, None)] * 4
+
+
 def test_plan_per_host_with_one_worker_on_each_changes_nothing():
     content = launching.description([0.1] * 2, mode="sync")
     flat, job = make(content), make({**content, "per_host": True})

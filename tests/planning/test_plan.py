@@ -260,3 +260,18 @@ def test_network_that_costs_nothing_is_told(tmp_path, text, bandwidth, message):
     told = [note for note in plan(path, modes=["sync"], what_ifs=[text]).notes if "network" in note]
     assert len(told) == (message is not None)
     assert message is None or told[0].startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("train", "reason"),
+    [
+        ("partition: uniform", None),
+        ("partition: class-sorted", "partition class-sorted"),
+        ("split_by_class: 1", "partition class"),
+        ("preset: skewed-data", "preset skewed-data"),
+    ],
+)
+def test_data_that_differ_from_worker_to_worker_are_not_modelled(tmp_path, train, reason):
+    path = write(tmp_path, 0.1, 0.2, train=f"network: resnet18-v1, {train}")
+    remarks = [note for note in plan(path, modes=["local"]).notes if "different data" in note]
+    assert [remark.split(": what")[0] for remark in remarks] == ([f"train: {reason}"] if reason else [])

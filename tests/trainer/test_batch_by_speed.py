@@ -16,7 +16,7 @@ from esync import config
 from esync.algorithms import SSGD, LocalSGD
 from esync.algorithms.batch_division import BatchBySpeedError, BatchDivision
 from esync.exchange.protocol.round_state import Limits
-from esync.runtime.batch_sizes import StepTime, batch_sizes_of_a_round
+from esync.runtime.batch_sizes import EQUAL_ROUNDS, StepTime
 from esync.runtime.mxnet_import import mx
 
 from ..checkpoints.memory_jobs import MemoryWorld
@@ -180,12 +180,12 @@ def test_batch_sampler_follows_the_trainer() -> None:
 
 
 def sizes_while(seconds: Any, rounds: int) -> list[list[int]]:
-    """Sizes of the batches of three workers by `batch_sizes_of_a_round`, for each round in which they change.
+    """Sizes of the batches of three workers by `EQUAL_ROUNDS`, for each round in which they change.
 
     `seconds` returns what an iteration with 64 samples takes, given rank and round.
     """
     times = [StepTime(0.03), StepTime(3.0), StepTime(3.0)]
-    divisions = [BatchDivision(times, rank, len(times), batch_sizes_of_a_round) for rank in range(len(times))]
+    divisions = [BatchDivision(times, rank, len(times), EQUAL_ROUNDS) for rank in range(len(times))]
     seen: list[list[int]] = []
     for round_ in range(rounds):
         sizes = [division.size(64) for division in divisions]
