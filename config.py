@@ -118,6 +118,9 @@ EVALUATION_TRIAL = 15.0  # seconds for which the first round waits for an evalua
 EVAL_BATCH_SIZE = 500  # images of one forward pass of the evaluation
 LOG_DIR = "logs"
 LOG_DISK_FULL = 600.0  # seconds that a worker goes on, or waits in the end, while a full disk does not take its logs
+LOGGER_TIMEOUT = 60.0  # seconds that a finished run waits for W&B or MLflow to take the rest
+LOGGER_BACKLOG = 10_000  # rounds and evaluations that wait in memory for them
+LOGGER_EVERY = 1.0  # seconds between two requests to MLflow
 LOG_DISK_RETRY = 0.5  # seconds between two attempts to write them
 LOG_BACKLOG = 32 * 2**20  # bytes of logs that wait in memory for a slow or full disk before training waits for it, too
 

@@ -23,7 +23,7 @@ from .runtime import distributed_stores, numpy_aliases, output
 from .version import __version__
 
 if TYPE_CHECKING:
-    from . import algorithms, data, world
+    from . import algorithms, data, loggers, world
     from .checkpoints.checkpoints import Checkpoints
     from .exchange.protocol.round_state import Limits
     from .gluon.batch_sampler import BatchSampler
@@ -54,6 +54,7 @@ __all__ = [
     "compare",
     "context",
     "data",
+    "loggers",
     "mx",
     "reseed",
     "shard",

@@ -15,7 +15,8 @@ import sys
 from pathlib import Path
 
 from .arguments import choose_algorithm, expand_paths, given_state_server, read
-from .runtime import output, processes, program, progress, tensorboard
+from .loggers import chosen_loggers, tensorboard
+from .runtime import output, processes, program, progress
 from .runtime.environment import ROLES, Cluster, state_server_address
 from .runtime.watchdog import Watchdog
 from .runtime.worker_environment import WorkerEnvironment
@@ -82,6 +83,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
         events = events and same_below(events, logs, options.log_dir)
     if events:
         tensorboard.require()  # before anything takes long
+    loggers = chosen_loggers(options.wandb, options.mlflow)
     dataset = load(options.dataset, options.data_dir)
     context, device = choose_device(options)
     net = build(options.network, dataset.classes, context, options.seed, not options.no_hybridize, dataset.shape)
@@ -112,6 +114,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
     run = Run(
         logs,
         tensorboard=events,
+        loggers=loggers,
         evaluate=None if options.no_evaluation else evaluation,
         every=options.eval_duration,
         target=options.target_accuracy,

@@ -13,7 +13,8 @@ from ..runtime.worker_environment import WorkerEnvironment
 #: Flags of all modes that `WorkerEnvironment` has, too, under the same names.
 SHARED = (
     *("job", "collective", "start_timeout", "round_timeout", "wait_for_replacement", "step_time", "log_dir"),
-    *("tensorboard", "weight_average", "overwrite", "checkpoint_dir", "checkpoint_every", "keep_checkpoints", "resume"),
+    *("tensorboard", "wandb", "mlflow", "weight_average", "overwrite"),
+    *("checkpoint_dir", "checkpoint_every", "keep_checkpoints", "resume"),
 )
 
 

@@ -53,6 +53,12 @@ def _add_logs(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="also write event files for TensorBoard below DIR (default: none)",
     )
+    add(
+        "--wandb",
+        metavar="PROJECT",
+        help="also log the run to this project of Weights & Biases (default: none)",
+    )
+    add("--mlflow", metavar="URI", help="also log the run to this MLflow server (default: none)")
     add("--quiet", action="store_true", help="no progress lines")
 
 

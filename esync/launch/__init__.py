@@ -7,6 +7,6 @@ processes (`spec`): `services`, `workers` and their `host_groups`. Running: `sup
 happens when one ends too early or its host is silent, `view` shows progress (`status_table`,
 `silence`), `report` the `outcome`. Other hosts: `ssh`, `agent_pool` and `remote_agent`,
 `heartbeat_pipe`, `preflight`, `reachability`, `gather`. May import `algorithms`,
-`arguments`, `checkpoints`, `config`, `data`, `exchange`, `reports`, `runtime`, `training` and
-`version`.
+`arguments`, `checkpoints`, `config`, `data`, `exchange`, `loggers`, `reports`, `runtime`,
+`training` and `version`.
 """

@@ -225,6 +225,8 @@ def _run(job: LaunchPlan, agents: AgentPool, options: argparse.Namespace) -> Run
         except OSError as error:
             missing.append(f"cannot write {error.filename}: {error.strerror}; the logs are in {job.mode_folder}")
         page = report.write_page(job, outcome, figures)
+        for problem in report.attach_files(job, Path(options.file), outcome):
+            _notify(problem)
         if outcome.ok and not missing:
             lines = [*report.success(figures, job, outcome), *([page] if page else []), *earlier]
             print("\n".join(lines), flush=True)

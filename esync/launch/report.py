@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ..loggers import attach
 from ..reports.discovery import find_devices, moved_aside
 from ..reports.job_events import OUTCOME_FILE, REPORT_FILE
 from ..reports.metrics_table import RunFigures
@@ -15,6 +16,7 @@ from ..reports.speedups import on_same_cluster, over_fastest, speedup
 from ..runtime.evaluation_result import lowest_recall
 from ..runtime.files import write_atomically
 from ..runtime.terminal import clock
+from ..training.round_log import RUN_FILE, loggers_of
 from .folders import PROCESSES
 from .outcome import JobOutcome
 from .spec import LaunchPlan
@@ -122,6 +124,15 @@ def write_page(plan: LaunchPlan, outcome: JobOutcome, figures: RunFigures | None
         )
         return f"{page} could not be written: {reason}"
     return f"report: {page}"
+
+
+def attach_files(plan: LaunchPlan, description: Path, outcome: JobOutcome) -> list[str]:
+    """Add the description and the report to where rank 0 has logged the run; return a line for each failure."""
+    logged = [references for run in plan.folder_here.glob(f"*/*/{RUN_FILE}") if (references := loggers_of(run.parent))]
+    files = [description, plan.folder_here / OUTCOME_FILE, plan.folder_here / REPORT_FILE]
+    present = [file for file in files if file.exists()]
+    error = "" if outcome.ok else "; ".join(failure(outcome))
+    return attach(logged[0], "report", present, error) if logged else []
 
 
 def failure(outcome: JobOutcome) -> list[str]:

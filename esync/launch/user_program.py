@@ -30,7 +30,7 @@ SEPARATOR = "--"
 ENVIRONMENT_FLAGS = frozenset(
     {
         *("job", "collective", "start_timeout", "round_timeout", "elastic", "lease", "wait_for_replacement"),
-        *("step_time", "log_dir", "name", "tensorboard", "overwrite", "weight_average"),
+        *("step_time", "log_dir", "name", "tensorboard", "wandb", "mlflow", "overwrite", "weight_average"),
         *("checkpoint_dir", "checkpoint_every", "keep_checkpoints", "resume"),
     }
 )

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from .. import config
-from ..runtime import program, tensorboard, terminal
+from ..loggers import tensorboard
+from ..runtime import program, terminal
 from ..runtime.files import expanded, write_atomically
 from ..runtime.output import printable
 from .comparison import EVALUATION_COLUMNS, Comparison, compare, labelled

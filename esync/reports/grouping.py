@@ -20,7 +20,8 @@ from .style import distinguishable
 NO_DIFFERENCE = frozenset(
     {
         *("seed", "name", "log_dir", "data_dir", "checkpoint_dir", "checkpoint_every", "keep_checkpoints", "resume"),
-        *("overwrite", "quiet", "job", "state_server_ip", "state_server_port", "no_export", "tensorboard"),
+        *("overwrite", "quiet", "job", "state_server_ip", "state_server_port", "no_export"),
+        *("tensorboard", "wandb", "mlflow"),
         *("start_timeout", "cpu", "gpu", "step_time", "straggle", "mode", "use_dcasgd", "split_by_class"),
     }
 )

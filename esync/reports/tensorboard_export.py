@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..runtime.tensorboard import EventFile, evaluation_scalars, round_scalars
+from ..loggers.logger import evaluation_scalars, round_scalars
+from ..loggers.tensorboard import EventFile
 from .runs import LoggedRun
 from .summary_file import DeviceSummary
 

@@ -7,8 +7,11 @@ from .errors import ExpectedError
 from .metric import TAKEN
 from .output import is_label
 from .phase_timer import GET_BATCH
-from .tensorboard import ROUND_TAGS
 
+#: Names of a round's own scalars, beside those that the program logs.
+ROUND_TAGS = (
+    "samples_per_second", "local_iterations", "wait_seconds", "transfer_seconds", "bytes_sent", "bytes_received",
+)  # fmt: skip
 #: Name of the loss that the built-in worker and the Estimator's handler log.
 LOSS = "loss"
 #: Name of the gradient noise scale, which the algorithms log; see `algorithms.gradient_noise`.

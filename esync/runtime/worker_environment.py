@@ -175,6 +175,8 @@ class WorkerEnvironment:
         log_dir: folder of this host's logs, in which each worker has a folder.
         tensorboard: folder of this host's event files for TensorBoard, in which each worker has a
             folder; None if none are written.
+        wandb: project of Weights & Biases; None if nothing is logged there.
+        mlflow: URI of an MLflow server; None if nothing is logged there.
         device_folder: name of this worker's folder.
         checkpoint_dir: folder of the checkpoints; None if none are written.
         checkpoint_every: rounds between two checkpoints.
@@ -208,6 +210,8 @@ class WorkerEnvironment:
     )
     log_dir: str | None = _variable("ESYNC_LOG_DIR", FOLDER)
     tensorboard: str | None = _variable("ESYNC_TENSORBOARD", FOLDER)
+    wandb: str | None = _variable("ESYNC_WANDB", TEXT)
+    mlflow: str | None = _variable("ESYNC_MLFLOW", TEXT)
     device_folder: str | None = _variable(FOLDER_VARIABLE, TEXT)
     checkpoint_dir: str | None = _variable("ESYNC_CHECKPOINT_DIR", FOLDER)
     checkpoint_every: int = _variable("ESYNC_CHECKPOINT_EVERY", COUNT, config.CHECKPOINT_EVERY)

@@ -5,5 +5,5 @@ unchanged. The parts behind their interfaces are modelled: devices (`devices`), 
 (`network`, `ports`), and the costs of servers, the state server and evaluations. `engine` is the
 virtual clock, and `simulation` runs one job. May import
 `algorithms`, `arguments`, `config`, `coordination`, `data`, `exchange`, `gluon`, `launch`,
-`models`, `reports`, `runtime`, `trainer_status` and `training`. See docs/how-to/simulate.md.
+`loggers`, `models`, `reports`, `runtime`, `trainer_status` and `training`. See docs/how-to/simulate.md.
 """

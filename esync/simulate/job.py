@@ -18,8 +18,9 @@ from ..launch.description import Description, DescriptionError, read
 from ..launch.host_groups import check_per_host, exchanges_per_host
 from ..launch.simulation_schema import SimulationSection
 from ..launch.user_program import UserProgram, up_to_the_program
+from ..loggers import tensorboard
 from ..models.names import is_network
-from ..runtime import progress, tensorboard
+from ..runtime import progress
 from ..runtime.errors import ExpectedError
 from ..training.run_folder import mode_folder
 from . import view
@@ -169,6 +170,8 @@ def run(job: SimulationJob) -> FinishedSimulation:
         raise DescriptionError(
             "--tensorboard: a simulation without logs (--no-logs, --sweep) writes no event files; leave it out"
         )
+    if loggers := job.typed.keys() & {"wandb", "mlflow"}:
+        raise DescriptionError(f"--{min(loggers)}: simulations are logged with --tensorboard only; leave it out")
     if folder is not None and options.tensorboard is not None:
         tensorboard.require()
     numerics, scale = _numerics(job, options, len(cluster.workers), description.simulate)

@@ -8,10 +8,10 @@ from typing import Any, Protocol
 
 from ..arguments import choose_algorithm
 from ..exchange.protocol.round_state import RoundState
+from ..loggers.tensorboard import EventFile
 from ..runtime.errors import ExpectedError
 from ..runtime.evaluation_result import EvaluationResult
 from ..runtime.progress import ProgressReporter
-from ..runtime.tensorboard import EventFile
 from ..training.callbacks import make_callbacks
 from ..training.loop import DivergedError, train
 from ..training.round_callbacks import LogClock, PeriodicEvaluation, RoundCallbacks, average_of
@@ -290,13 +290,13 @@ class Simulation:
                 trainer.replica.average = average_of(trainer.algorithm)
         if self.log_dir is None and evaluations is None:
             return None
-        logs = events = None
+        logs, loggers = None, []
         if self.log_dir is not None:
             logs = RoundLog(self.log_dir / worker.host, worker.folder, options.overwrite)
             if options.tensorboard is not None:
-                events = EventFile(same_below(options.tensorboard, logs.folder, options.log_dir))
+                loggers.append(EventFile(same_below(options.tensorboard, logs.folder, options.log_dir)))
         reporter = ProgressReporter(quiet=True, machine=False)
-        callbacks = make_callbacks(trainer.algorithm, worker.rank, reporter, logs, events=events)
+        callbacks = make_callbacks(trainer.algorithm, worker.rank, reporter, logs, loggers=loggers)
         if evaluations is not None:
             callbacks.append(self.numerics.unrecognized_classes())  # type: ignore[attr-defined]
         keeper = RoundCallbacks(

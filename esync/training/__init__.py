@@ -5,6 +5,6 @@
 `evaluation_process` evaluates in the background, `checkpoint_evaluator` from outside;
 `unrecognized_classes` warns of classes without recall;
 `estimator_handler` is for Gluon's Estimator. May import `algorithms`, `arguments`, `checkpoints`,
-`config`, `coordination`, `data`, `exchange`, `gluon`, `membership`, `models`, `runtime`,
+`config`, `coordination`, `data`, `exchange`, `gluon`, `loggers`, `membership`, `models`, `runtime`,
 `trainer`, `trainer_callbacks` and `version`.
 """

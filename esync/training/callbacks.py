@@ -4,23 +4,22 @@
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .. import config
 from ..exchange import Result
+from ..loggers.logger import Logger, evaluation_scalars, round_scalars
 from ..runtime.logged_values import LOSS
 from ..runtime.metric import TEST_ACCURACY, Metric
 from ..runtime.phase_timer import LOGGED
 from ..runtime.progress import Progress, ProgressReporter
-from ..runtime.tensorboard import evaluation_scalars, round_scalars
 from .round_log import RoundLog
 
 if TYPE_CHECKING:
     from ..algorithms import Algorithm
     from ..coordination.round_reporter import RoundReporter
-    from ..runtime.tensorboard import EventFile
 
 #: Columns of the curves: `Step` counts the changes of the common model (one per round of synchronous
 #: training, one per commit used at once), `Time` is in seconds since the run began, `Samples` are
@@ -202,20 +201,20 @@ class StateServerReports(Callback):
         self._reports.accuracy(evaluated.exchanges, evaluated.accuracy, evaluated.parts)
 
 
-class TensorBoardScalars(Callback):
-    """Writes the scalars of each round and the metric of each evaluation.
+class LoggedScalars(Callback):
+    """Passes the scalars of each round and of each evaluation to a logger.
 
     Args:
-        events: where to write them.
+        logger: the logger, whose run has begun.
         started: when the run began, in seconds since 1970.
     """
 
-    def __init__(self, events: "EventFile", started: float) -> None:
-        self._events, self._started = events, started
+    def __init__(self, logger: Logger, started: float) -> None:
+        self._logger, self._started = logger, started
 
     def save(self, facts: dict[str, Any]) -> None:
         """Have everything written so far."""
-        self._events.flush()
+        self._logger.flush()
 
     def round(self, ended: FinishedRound) -> None:
         """Write the round's scalars."""
@@ -230,22 +229,22 @@ class TensorBoardScalars(Callback):
             bytes_received=entry["bytes_received"],
             logged=entry.get(LOGGED, {}),
         )
-        self._events.write(ended.number, self._started + entry["total_time"], scalars)
+        self._logger.write(ended.number, self._started + entry["total_time"], scalars)
 
     def accuracy(self, evaluated: Evaluated) -> None:
         """Write the metric of a round's weights and its parts, with the time of that round."""
         at = self._started + evaluated.elapsed
-        self._events.write(
+        self._logger.write(
             evaluated.exchanges, at, evaluation_scalars(evaluated.metric.name, evaluated.accuracy, evaluated.parts)
         )
 
     def flush(self) -> None:
         """Have everything written so far."""
-        self._events.flush()
+        self._logger.flush()
 
     def close(self) -> None:
         """Write the rest."""
-        self._events.close()
+        self._logger.close()
 
 
 class ProgressLines(Callback):
@@ -294,7 +293,7 @@ def make_callbacks(
     reports: "RoundReporter | None" = None,
     started: float = 0.0,
     step: int = 0,
-    events: "EventFile | None" = None,
+    loggers: Iterable[Logger] = (),
 ) -> list[Callback]:
     """Return the callbacks of a worker's rounds.
 
@@ -307,7 +306,7 @@ def make_callbacks(
         reports: reports rounds to the state server; None if there is none.
         started: when the run began, in seconds since 1970; 0 in virtual time.
         step: the last step in existing logs that the run continues.
-        events: the worker's event file for TensorBoard; None writes none.
+        loggers: get the scalars of rounds and evaluations.
     """
     callbacks: list[Callback] = []
     if logs is not None:
@@ -316,8 +315,7 @@ def make_callbacks(
         callbacks.append(LogFiles(logs))
     if reports is not None:
         callbacks.append(StateServerReports(reports))
-    if events is not None:
-        callbacks.append(TensorBoardScalars(events, started))
+    callbacks += [LoggedScalars(logger, started) for logger in loggers]
     return [*callbacks, ProgressLines(reporter, rank)]
 
 

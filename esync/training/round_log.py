@@ -80,6 +80,14 @@ def _rank_of(folder: Path) -> int | None:
         return None
 
 
+def loggers_of(folder: Path) -> dict[str, Any]:
+    """Return what identifies the run of these logs with each logger, by its name; see `loggers.Logger.begin`."""
+    try:
+        return dict(json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))["loggers"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
 def _number(path: Path) -> int:
     digits = path.stem.removeprefix("iter-")
     return int(digits) if digits.isdecimal() else 0

@@ -8,7 +8,7 @@ import logging
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ from ..exchange.collectives.worker_exchange import CollectiveExchange
 from ..gluon.parameter_kinds import UnsuitableParametersError, rounds_weights
 from ..gluon.reduce_on_plateau import ReduceOnPlateau
 from ..gluon.weight_average import AVERAGE
+from ..loggers import BackgroundLogger, LoggedRun, Logger, chosen_loggers
+from ..loggers.tensorboard import EventFile, require
 from ..runtime import progress
 from ..runtime.environment import state_server_address
 from ..runtime.errors import EvaluationError
@@ -30,7 +32,6 @@ from ..runtime.metric import Goal, Metric
 from ..runtime.mxnet_arrays import array_module
 from ..runtime.progress import ProgressReporter
 from ..runtime.run_names import run_name
-from ..runtime.tensorboard import EventFile, require
 from ..runtime.worker_environment import WorkerEnvironment
 from ..trainer import Trainer
 from ..trainer_callbacks import TrainerCallback
@@ -39,9 +40,9 @@ from .evaluation_process import EvaluationProcess, EvaluationProgram
 from .forked_evaluation import ForkedEvaluation
 from .loop import DIVERGED
 from .round_callbacks import Evaluator, LogClock, PeriodicEvaluation, RoundCallbacks, average_of
-from .round_log import MODEL_FOLDER, RoundLog
+from .round_log import MODEL_FOLDER, RoundLog, loggers_of
 from .run_facts import facts_after_start
-from .run_folder import run_folder, same_below
+from .run_folder import names_of, run_folder, same_below
 from .unrecognized_classes import UnrecognizedClasses
 
 log = logging.getLogger(__name__)
@@ -63,6 +64,9 @@ class Run(TrainerCallback):
         tensorboard: folder for event files of TensorBoard, below which they are as the logs are
             below `log_dir`; None stands for ESYNC_TENSORBOARD, which `esync launch --tensorboard`
             sets, or for none.
+        loggers: get the rounds and evaluations of rank 0, and its final model: `esync.loggers.WandbLogger`,
+            `MLflowLogger`, or of a class of the user's own (`esync.loggers.Logger`). None stands for those of
+            ESYNC_WANDB and ESYNC_MLFLOW, which `esync launch --wandb` and `--mlflow` set.
         evaluate: computes the metric of the weights that the network has; takes no arguments and
             returns a number, or a mapping of names to numbers, in which the metric has its name and
             the others are further results, such as `recall/3`. It is called in a fork of rank 0's
@@ -103,7 +107,7 @@ class Run(TrainerCallback):
         unrecognized_classes: warns on rank 0 where `evaluate` returns recalls, as `recall/CLASS`.
 
     Raises:
-        TensorBoardError: tensorboardX is not installed.
+        LoggerError: a package that a logger needs is not installed.
         ValueError: an argument cannot be used; the message names it.
     """
 
@@ -115,6 +119,7 @@ class Run(TrainerCallback):
         *,
         name: str | None = None,
         tensorboard: str | Path | None = None,
+        loggers: Sequence[Logger] | None = None,
         evaluate: Callable[[], Any] | EvaluationProgram | None = None,
         background: bool = True,
         evaluation_timeout: float = config.EVALUATION_TIMEOUT,
@@ -166,6 +171,8 @@ class Run(TrainerCallback):
         self._events_dir = None if events_dir is None else expanded(events_dir).absolute()
         if self._events_dir is not None:
             require()
+        chosen = chosen_loggers(environment.wandb, environment.mlflow) if loggers is None else loggers
+        self._loggers = [BackgroundLogger(logger) for logger in chosen]
         self._evaluate, self._every, self._metric, self._target = evaluate, every, Metric(*metric), target
         self.evaluates = self._metric.name if evaluate is not None else ""
         self._background, self._evaluation_timeout = background, evaluation_timeout
@@ -265,7 +272,7 @@ class Run(TrainerCallback):
             events_dir = events_dir and same_below(events_dir, log_dir, self._log_dir)
         logs = RoundLog(log_dir, self._device_folder or device, self._overwrite, logged, trainer.rank)
         self.folder = logs.folder
-        events = None if events_dir is None else EventFile(events_dir / logs.folder.name, logged > 0)
+        loggers: list[Logger] = [] if events_dir is None else [EventFile(events_dir / logs.folder.name, logged > 0)]
         self._print_start(trainer, device, resumed)
         self._reports = self._make_reports(trainer, logs.folder.name)
         result, exchange = trainer.algorithm.result, trainer.algorithm.exchange
@@ -273,25 +280,29 @@ class Run(TrainerCallback):
         began = time.time() - trainer.elapsed
         optimizer = {"optimizer": type(trainer._optimizer).__name__.lower(), "learning_rate": trainer.learning_rate}
         self.unrecognized_classes.samples = lambda: trainer.dataset_size or 0
+        facts = {
+            "program": Path(sys.argv[0]).name,
+            **optimizer,
+            "learning_rate_multiplies": "mean",
+            **facts_after_start(
+                {"options": {**optimizer, "weight_average": self._weight_average}, **self._given}, trainer
+            ),
+            "metric": {"name": self._metric.name, "goal": self._metric.goal},
+            "target": self._target,
+            "host": socket.gethostname(),
+            "started": time.time(),
+            "device": device,
+            "resumed": resumed,
+        }
+        if trainer.rank == 0 and self._loggers:
+            facts["loggers"] = self._begin_loggers(trainer, logs, facts, logged > 0)
+            loggers += self._loggers
         callbacks = make_callbacks(
-            trainer.algorithm, trainer.rank, self._reporter, logs, self._reports, began, step, events
+            trainer.algorithm, trainer.rank, self._reporter, logs, self._reports, began, step, loggers
         )
         self._rounds = RoundCallbacks(
             [*callbacks, PlateauDetection(trainer, self._reporter), self.unrecognized_classes],
-            {
-                "program": Path(sys.argv[0]).name,
-                **optimizer,
-                "learning_rate_multiplies": "mean",
-                **facts_after_start(
-                    {"options": {**optimizer, "weight_average": self._weight_average}, **self._given}, trainer
-                ),
-                "metric": {"name": self._metric.name, "goal": self._metric.goal},
-                "target": self._target,
-                "host": socket.gethostname(),
-                "started": time.time(),
-                "device": device,
-                "resumed": resumed,
-            },
+            facts,
             LogClock(trainer.world.device.now, trainer.round, trainer.exchanges, trainer.elapsed),
             self._evaluations,
             exchange if isinstance(exchange, CollectiveExchange) else None,
@@ -322,12 +333,13 @@ class Run(TrainerCallback):
             if self.checkpoints is not None and trainer.finished:
                 self.checkpoints.save()  # the run can be made longer later
             self._rounds.end(trainer)
-            self.close()
+            self._rounds.flush()
             self._reporter.print(_done(trainer))
             super().train_end(trainer)
             if trainer.rank == 0 and self._net is not None:
                 with trainer.mean_statistics():
                     self._export(trainer)
+            self.close()
         except BaseException as error:
             self.train_failed(trainer, str(error))
             raise
@@ -340,6 +352,8 @@ class Run(TrainerCallback):
         """End the records of a run that has failed, here or on another worker, for that reason."""
         if self._rounds is not None and DIVERGED in reason:
             self._rounds.diverged()
+        for logger in self._loggers:
+            logger.close(reason)
         self.close()
         self._leave(reason)
 
@@ -379,6 +393,16 @@ class Run(TrainerCallback):
             return EvaluationProcess(forked, trainer.replica.size, self._evaluation_timeout)
         return InlineEvaluator(trainer, forked.result)
 
+    def _begin_loggers(self, trainer: Trainer, logs: RoundLog, facts: dict[str, Any], goes_on: bool) -> dict[str, Any]:
+        """Begin to log the run, and return what identifies it with each logger, by the logger's name."""
+        trained = str(facts.get("network") or Path(sys.argv[0]).stem.strip(".") or "program")
+        before = loggers_of(logs.folder) if goes_on else {}
+        name, group = (f"{trained}/{text}" for text in names_of(logs.folder, trainer.algorithm.name))
+        return {
+            logger.name: logger.begin(LoggedRun(name, group, facts, before.get(logger.name)))
+            for logger in self._loggers
+        }
+
     def _make_reports(self, trainer: Trainer, device: str) -> RoundReporter | None:
         """Return the reporter to the state server's dashboard, or None if no server is known."""
         options = trainer.algorithm.options
@@ -413,6 +437,8 @@ class Run(TrainerCallback):
             except Exception as error:
                 log.warning("before_export has failed (%s): the final model is written without it", failure(error))
         export.save(self._net, folder, shape, log.warning)
+        for logger in self._loggers:
+            logger.add_files("model", [folder])
         self._reporter.print(f"final model in {folder}")
 
 

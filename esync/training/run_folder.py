@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from ..algorithms.registry import suffix_of
-from ..runtime.run_names import named
+from ..runtime.run_names import named, parts, without_seed
 from ..runtime.user_functions import short_name
 
 
@@ -23,6 +23,22 @@ def run_folder(log_dir: str | Path, trained: str, mode: str, name: str | None) -
         name: name of the run; None if it has none.
     """
     return Path(log_dir) / trained / named(mode, name or "")
+
+
+def names_of(device_folder: Path, algorithm: str) -> tuple[str, str]:
+    """Return the name of the folder of a run's logs, and what it would be without a seed in the run's name.
+
+    A run that has its logs elsewhere is named as its algorithm.
+
+    Args:
+        device_folder: of a worker's logs.
+        algorithm: name of the run's algorithm.
+    """
+    folder = device_folder.parent.parent.name
+    mode, name = parts(folder)
+    if not mode.startswith(algorithm):
+        return algorithm, algorithm
+    return folder, named(mode, without_seed(name))
 
 
 def mode_folder(options: argparse.Namespace) -> Path:

@@ -380,6 +380,7 @@ def test_flags_reach_the_built_in_programs_unchanged_by_variables():
     words = (
         "--elastic --lease 5 --job a --start-timeout 3 --round-timeout 4 --step-time 0.1 --log-dir l --tensorboard t"
     )
+    words += " --wandb w --mlflow http://m"
     words += " --wait-for-replacement 2 --checkpoint-dir k --checkpoint-every 9 --keep-checkpoints 2 --resume"
     typed = options(*words.split())
     told = vars(read("worker", "", [], environment=environment_of(typed).variables()))

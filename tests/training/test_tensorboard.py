@@ -7,8 +7,8 @@ import pytest
 
 import esync
 from esync.launch.description import DescriptionError
+from esync.loggers.tensorboard import EventFile, TensorBoardError
 from esync.reports.compare import main as compare
-from esync.runtime.tensorboard import EventFile, TensorBoardError
 from esync.simulate.job import SimulationJob
 from esync.simulate.job import run as simulate
 

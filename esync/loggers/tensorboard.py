@@ -9,19 +9,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .errors import ExpectedError
-from .files import make_earlier_folder
-
-#: Tags of a round's scalars, beside those that the program logs.
-ROUND_TAGS = (
-    "samples_per_second", "local_iterations", "wait_seconds", "transfer_seconds", "bytes_sent", "bytes_received",
-)  # fmt: skip
+from ..runtime.files import make_earlier_folder
+from .logger import Logger, LoggerError
 
 #: Part of the names of event files, by which TensorBoard finds them.
 EVENT_FILE = "tfevents"
 
 
-class TensorBoardError(ExpectedError):
+class TensorBoardError(LoggerError):
     """Raised when event files cannot be written; the message says why."""
 
 
@@ -39,46 +34,7 @@ def require() -> None:
         ) from None
 
 
-def round_scalars(
-    *,
-    samples: float,
-    seconds: float,
-    local_iterations: float | None,
-    wait: float | None,
-    transfer: float | None,
-    bytes_sent: float | None,
-    bytes_received: float | None,
-    logged: Mapping[str, float | None],
-) -> dict[str, float | None]:
-    """Return the scalars of a round by their tags; unknown ones are None.
-
-    Args:
-        samples: samples of this device in the round.
-        seconds: length of the round.
-        local_iterations: its local iterations.
-        wait: seconds from its commit to the last one's.
-        transfer: seconds of the rest of its exchange.
-        bytes_sent: bytes sent in the round.
-        bytes_received: bytes received in the round.
-        logged: means of what the program has logged (`esync.Trainer.log`), by name.
-    """
-    rate = samples / seconds if seconds > 0 else None
-    values = (rate, local_iterations, wait, transfer, bytes_sent, bytes_received)
-    return {**dict(zip(ROUND_TAGS, values, strict=True)), **logged}
-
-
-def evaluation_scalars(metric: str, value: float, parts: Mapping[str, float | None]) -> dict[str, float | None]:
-    """Return the scalars of an evaluation by their tags; those of parts begin with `evaluation/`.
-
-    Args:
-        metric: name of the metric.
-        value: its value.
-        parts: further results, by name.
-    """
-    return {metric: value, **{f"evaluation/{name}": part for name, part in parts.items()}}
-
-
-class EventFile:
+class EventFile(Logger):
     """Writes scalars of one device; each call writes at once, in the caller's thread.
 
     tensorboardX's `SummaryWriter` is not used, because its queue blocks forever if the disk is full.
@@ -141,7 +97,7 @@ class EventFile:
         except OSError as error:
             raise self._failed(error) from None
 
-    def close(self) -> None:
+    def close(self, error: str = "") -> None:
         """Write the rest.
 
         Raises:

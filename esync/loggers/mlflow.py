@@ -1,0 +1,126 @@
+"""MLflow: `--mlflow URI`, or `esync.Run(loggers=[MLflowLogger(URI)])`.
+
+Its own settings (MLFLOW_TRACKING_TOKEN, MLFLOW_HTTP_REQUEST_TIMEOUT, …) hold:
+https://mlflow.org/docs/latest/api_reference/python_api/mlflow.environment_variables.html.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from .. import config
+from .logger import LoggedRun, Logger, LoggerError, one_line
+
+#: Most metrics and parameters of a request, and characters of a parameter, by MLflow's limits.
+MOST_METRICS, MOST_PARAMETERS, LONGEST = 1000, 100, 500
+
+
+def require() -> None:
+    """Check that the package is installed.
+
+    Raises:
+        LoggerError: it is not.
+    """
+    try:
+        import mlflow  # noqa: F401 - only whether it is there
+    except ImportError:
+        raise LoggerError('MLflow needs mlflow-skinny, which is not installed: pip install "esync[mlflow]"') from None
+
+
+class MLflowLogger(Logger):
+    """Logs a run to MLflow, in an experiment with the name of what was trained.
+
+    Runs of one `--repeat` have the same tag `group`. The facts of run.json are parameters; the final model is
+    an artifact, and so are, after `esync launch`, the description and the report.
+
+    Args:
+        uri: of the tracking server, `http://127.0.0.1:5000` for instance. `sqlite:///FILE` needs no server, but
+            the whole package mlflow.
+        experiment: name of the experiment; None stands for what was trained.
+
+    Raises:
+        LoggerError: mlflow is not installed, or the URI has a password, which the logs would show.
+    """
+
+    name = "mlflow"
+
+    def __init__(self, uri: str, experiment: str | None = None) -> None:
+        require()
+        if urlsplit(uri).password:
+            raise LoggerError(
+                "MLflow: the logs would show the password in the URI: leave it out, and set MLFLOW_TRACKING_USERNAME "
+                "and MLFLOW_TRACKING_PASSWORD"
+            )
+        self._uri, self._experiment = uri, experiment
+        self._client: Any = None
+        self._run_id, self._metrics, self._sent = "", list[Any](), 0.0
+
+    @classmethod
+    def of(cls, reference: Mapping[str, str]) -> "MLflowLogger":
+        """Return the logger of a run that `begin` has begun before."""
+        return cls(reference["uri"])
+
+    def begin(self, run: LoggedRun) -> dict[str, str]:
+        """See `Logger.begin`."""
+        import requests
+        from mlflow import MlflowClient
+        from mlflow.entities import Param
+        from mlflow.exceptions import MlflowException
+
+        experiment = self._experiment or run.name.split("/")[0]
+        try:
+            self._client = client = MlflowClient(tracking_uri=self._uri)
+            if run.resumed:
+                self._run_id = run.resumed["id"]
+                client.update_run(self._run_id, status="RUNNING")
+            else:
+                known = client.get_experiment_by_name(experiment)
+                number = known.experiment_id if known else client.create_experiment(experiment)
+                self._run_id = client.create_run(number, run_name=run.name, tags={"group": run.group}).info.run_id
+                flat = [Param(name, text[:LONGEST]) for name, text in _flat(run.facts)]
+                for first in range(0, len(flat), MOST_PARAMETERS):
+                    client.log_batch(self._run_id, params=flat[first : first + MOST_PARAMETERS])
+        except (MlflowException, OSError, requests.RequestException) as error:
+            raise LoggerError(f"MLflow at {self._uri}: {one_line(error)}") from None
+        return {"id": self._run_id, "uri": self._uri}
+
+    def write(self, step: int, wall_time: float, scalars: Mapping[str, float | None]) -> None:
+        """See `Logger.write`."""
+        from mlflow.entities import Metric
+
+        at = int(1000 * wall_time)
+        self._metrics += [Metric(tag, value, at, step) for tag, value in scalars.items() if value is not None]
+        if len(self._metrics) > MOST_METRICS - 50 or time.monotonic() - self._sent > config.LOGGER_EVERY:
+            self.flush()
+
+    def flush(self) -> None:
+        """See `Logger.flush`."""
+        metrics, self._metrics, self._sent = self._metrics, [], time.monotonic()
+        for first in range(0, len(metrics), MOST_METRICS):
+            self._client.log_batch(self._run_id, metrics=metrics[first : first + MOST_METRICS])
+
+    def add_files(self, name: str, paths: Sequence[Path]) -> None:
+        """See `Logger.add_files`."""
+        for path in paths:
+            if path.is_dir():
+                self._client.log_artifacts(self._run_id, str(path), name)
+            else:
+                self._client.log_artifact(self._run_id, str(path), name)
+
+    def close(self, error: str = "") -> None:
+        """See `Logger.close`."""
+        self.flush()
+        self._client.set_terminated(self._run_id, "FAILED" if error else "FINISHED")
+
+
+def _flat(facts: Mapping[str, Any], before: str = "") -> list[tuple[str, str]]:
+    """Return nested facts as pairs of a name with dots and a text."""
+    pairs = []
+    for name, value in facts.items():
+        if isinstance(value, Mapping):
+            pairs += _flat(value, f"{before}{name}.")
+        elif value is not None:
+            pairs.append((f"{before}{name}", str(value)))
+    return pairs

@@ -1,0 +1,200 @@
+"""Loggers of a run: what they get, and what happens if they fail, hang or fall behind."""
+
+import json
+import logging
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import esync
+from esync import config
+from esync.launch.description import DescriptionError
+from esync.loggers import BackgroundLogger, LoggedRun, Logger, LoggerError, MLflowLogger, attach
+from esync.simulate.job import SimulationJob
+from esync.simulate.job import run as simulate
+from esync.training.run_folder import names_of
+
+from .test_run import dense, facts, train
+
+RUN = LoggedRun("lenet/esync@a-seed1", "lenet/esync@a", {})
+
+
+class Recorder(Logger):
+    """Keeps what it gets."""
+
+    name = "recorder"
+
+    def __init__(self, reference: Any = "number 7") -> None:
+        self.calls = list[tuple[Any, ...]]()
+        self.reference = reference
+        self.threads = set[threading.Thread]()
+
+    def begin(self, run: LoggedRun) -> Any:
+        self.run = run
+        return self.reference
+
+    def write(self, step, wall_time, scalars) -> None:
+        self.threads.add(threading.current_thread())
+        self.calls.append(("write", step, dict(scalars)))
+
+    def add_files(self, name, paths) -> None:
+        self.calls.append(("files", name, [path.name for path in paths]))
+
+    def close(self, error: str = "") -> None:
+        self.calls.append(("close", error))
+
+
+def test_logger_gets_rounds_evaluations_and_the_final_model(tmp_path: Path) -> None:
+    values, recorder, net = iter([0.0, 0.25, 0.5]), Recorder(), dense()
+    run = esync.Run(tmp_path / "logs", evaluate=lambda: next(values), every=2, loggers=[recorder], net=net)
+    train(net, run, rounds=2)
+    rounds = [call for call in recorder.calls if call[0] == "write" and "samples_per_second" in call[2]]
+    assert [step for _, step, _ in rounds] == [1, 2]
+    assert [call for call in recorder.calls if call[0] == "write" and "accuracy" in call[2]] == [
+        ("write", 2, {"accuracy": 0.25})
+    ]
+    assert recorder.calls[-2:] == [("files", "model", ["model"]), ("close", "")]
+    assert threading.current_thread() not in recorder.threads
+    assert recorder.run.facts["mode"] == "local"
+    assert run.folder is not None
+    assert facts(run.folder)["loggers"] == {"recorder": "number 7"}
+
+
+def test_logger_is_told_why_a_run_has_failed(tmp_path: Path) -> None:
+    recorder = Recorder()
+
+    class BrokenError(RuntimeError):
+        pass
+
+    def hook(*_: Any) -> None:
+        raise BrokenError("no more")
+
+    net = dense()
+    net.register_forward_hook(hook)
+    with pytest.raises(BrokenError):
+        train(net, esync.Run(tmp_path, loggers=[recorder]), rounds=2)
+    assert recorder.calls == [("close", "no more")]
+
+
+def test_logger_that_fails_ends_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    class Failing(Recorder):
+        def write(self, step, wall_time, scalars) -> None:
+            super().write(step, wall_time, scalars)
+            raise ConnectionError("the server\nis gone")
+
+    failing, other = Failing(), Recorder()
+    train(dense(), esync.Run(tmp_path, loggers=[failing, other]), rounds=3)
+    assert len(failing.calls) == 1
+    assert len([call for call in other.calls if call[0] == "write"]) == 3
+    warnings = [record.getMessage() for record in caplog.records if "recorder" in record.getMessage()]
+    assert warnings == ["recorder has failed, and the run goes on without it: the server is gone"]
+
+
+def test_logger_that_cannot_begin_ends_the_run_before_its_first_round(tmp_path: Path) -> None:
+    class Refusing(Recorder):
+        def begin(self, run: LoggedRun) -> Any:
+            raise LoggerError("no such project")
+
+    with pytest.raises(LoggerError, match="no such project"):
+        train(dense(), esync.Run(tmp_path, loggers=[Refusing()]), rounds=2)
+    assert not list(tmp_path.rglob("iter-*.txt"))
+
+
+def test_logger_that_hangs_is_left_after_its_time(monkeypatch: pytest.MonkeyPatch, caplog) -> None:
+    monkeypatch.setattr(config, "LOGGER_TIMEOUT", 0.3)
+    go_on = threading.Event()
+
+    class Hanging(Recorder):
+        def begin(self, run: LoggedRun) -> Any:
+            return go_on.wait(30)
+
+    with pytest.raises(LoggerError, match=r"recorder has not begun to log the run within 0\.3 s"):
+        BackgroundLogger(Hanging()).begin(RUN)
+
+    class Slow(Recorder):
+        def write(self, step, wall_time, scalars) -> None:
+            go_on.wait(30)
+
+    slow = BackgroundLogger(Slow())
+    slow.begin(RUN)
+    slow.write(1, 0.0, {})
+    slow.close()
+    assert "recorder has not taken the rest of the run within 0.3 s" in caplog.text
+    go_on.set()
+
+
+def test_rounds_that_a_slow_logger_lacks_are_told_once(monkeypatch: pytest.MonkeyPatch, caplog) -> None:
+    monkeypatch.setattr(config, "LOGGER_BACKLOG", 2)
+    go_on, recorder = threading.Event(), Recorder()
+    original = recorder.write
+
+    def write(step, wall_time, scalars) -> None:
+        go_on.wait(30)
+        original(step, wall_time, scalars)
+
+    recorder.write = write  # type: ignore[method-assign]
+    logger = BackgroundLogger(recorder)
+    logger.begin(RUN)
+    for step in range(1, 20):
+        logger.write(step, 0.0, {"a": 1.0})
+    go_on.set()
+    logger.close()
+    steps = [step for kind, step, _ in recorder.calls[:-1] if kind == "write"]
+    assert steps == list(range(1, len(steps) + 1))
+    assert 2 <= len(steps) <= 3
+    assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [
+        f"recorder does not keep up: it lacks rounds from round {len(steps) + 1} on"
+    ]
+
+
+def test_run_that_is_resumed_goes_on_with_its_log(tmp_path: Path) -> None:
+    for rounds, resumed in ((2, None), (4, "number 7")):
+        recorder = Recorder()
+        checkpoints = esync.Checkpoints(tmp_path / "kept", every=1, resume=True)
+        train(dense(), esync.Run(tmp_path / "logs", loggers=[recorder], checkpoints=checkpoints), rounds=rounds)
+        assert recorder.run.resumed == resumed
+        assert [call[1] for call in recorder.calls if call[0] == "write"] == [rounds - 1, rounds]
+
+
+@pytest.mark.parametrize(
+    ("folder", "names"),
+    [
+        ("logs/lenet/esync/cloud1/cpu", ("esync", "esync")),
+        ("logs/lenet/esync-niid@base-seed12/cloud1/gpu0", ("esync-niid@base-seed12", "esync-niid@base")),
+        ("logs/lenet/esync@seed1/cloud1/gpu0", ("esync@seed1", "esync")),
+        ("elsewhere/my/folder/cpu", ("esync", "esync")),
+    ],
+)
+def test_runs_of_a_repetition_have_one_group(folder: str, names: tuple[str, str]) -> None:
+    assert names_of(Path(folder), "esync") == names
+
+
+def test_missing_package_is_named_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("wandb", "mlflow"):
+        monkeypatch.setitem(sys.modules, name, None)
+        monkeypatch.setenv(f"ESYNC_{name.upper()}", "x")
+        with pytest.raises(LoggerError, match=rf'pip install "esync\[{name}\]"'):
+            esync.Run(tmp_path)
+        monkeypatch.delenv(f"ESYNC_{name.upper()}")
+    assert attach({"mlflow": {"uri": "http://x", "id": "1"}}, "report", [tmp_path / "a.html"]) == [
+        'mlflow lacks a.html: MLflow needs mlflow-skinny, which is not installed: pip install "esync[mlflow]"'
+    ]
+
+
+def test_password_of_mlflow_does_not_reach_the_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mlflow", json)
+    with pytest.raises(LoggerError, match="the logs would show the password in the URI"):
+        MLflowLogger("http://me:secret@10.1.1.34:5000")
+
+
+def test_simulation_is_not_logged_on_the_network(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(
+        "scheduler: {host: a}\nservers: [{host: a}]\nworkers:\n  - {host: a, device: cpu, step_time: 0.1}\n"
+        "  - {host: a, device: cpu, step_time: 0.2}\ntrain: {network: lenet, mode: sync, rounds: 2}\n"
+    )
+    with pytest.raises(DescriptionError, match="--wandb: simulations are logged with --tensorboard only"):
+        simulate(SimulationJob(file, "none", {"wandb": "p", "log_dir": str(tmp_path)}, quiet=True))
