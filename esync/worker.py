@@ -16,7 +16,7 @@ from pathlib import Path
 
 from .arguments import choose_algorithm, expand_paths, given_state_server, read
 from .loggers import chosen_loggers, tensorboard
-from .runtime import output, processes, program, progress
+from .runtime import output, preemption, processes, program, progress
 from .runtime.environment import ROLES, Cluster, state_server_address
 from .runtime.watchdog import Watchdog
 from .runtime.worker_environment import WorkerEnvironment
@@ -171,7 +171,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
             checkpoints.track("batches", first_iteration)
         train(trainer, first_iteration, data=data)
     progress.report_event(progress.DONE)
-    return 0
+    return preemption.EXIT_CODE if run.preempted else 0
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from typing import Any
 from .. import arguments, config
 from ..arguments.flag_types import positive
 from ..reports.comparison import Comparison
-from ..runtime import descriptions, output, program, terminal
+from ..runtime import descriptions, output, preemption, program, terminal
 from ..runtime.cores import threads
 from ..runtime.files import expanded
 from . import flags, repeat, report, user_program, view
@@ -234,7 +234,10 @@ def _run(job: LaunchPlan, agents: AgentPool, options: argparse.Namespace) -> Run
                 _print_error(f"the job is done, but {lost}")
             return RunEnd(int(bool(lost)), job.folder_here if figures else None)
         _print_error("\n".join([*([] if outcome.ok else report.failure(outcome)), *missing]))
-        return RunEnd(1, interrupted=bool(outcome.interrupted))
+        preempted = bool(outcome.preempted and not outcome.failures)
+        return RunEnd(
+            preemption.EXIT_CODE if preempted else 1, interrupted=bool(outcome.interrupted or outcome.preempted)
+        )
 
 
 def _explain(job: LaunchPlan) -> list[str]:

@@ -172,6 +172,7 @@ class Description(Section):
     network: NetworkSection = Field(default_factory=NetworkSection)
     per_host: bool | None = None  # the workers of a host sum what they send, and exchange as one; None: with a preset
     batch_by_speed: bool | None = None  # batches follow the workers' speeds; None: if the preset says so
+    preemption_notice: float | None = Field(None, gt=0)  # seconds from SIGTERM or SIGUSR1 to the end of launch
     simulate: SimulationSection = Field(default_factory=SimulationSection)
     train: Annotated[dict[str, Any], BeforeValidator(_train)] = Field(default_factory=dict)
     program: Annotated[tuple[str, ...], BeforeValidator(_program)] = ()  # replaces the built-in worker

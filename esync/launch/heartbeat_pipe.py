@@ -18,7 +18,7 @@ from .. import config
 #: Exit code of ssh when it has no connection, or has lost it, and of a process that has ended
 #: because its pipe to launch is broken.
 NO_CONNECTION = 255
-BEAT, TERMINATE, KILL = b"\n", b"t", b"k"
+BEAT, TERMINATE, KILL, PREEMPT = b"\n", b"t", b"k", b"p"
 #: Longest line that is read, in bytes; what lies beyond is cut off.
 LONGEST_LINE = 1 << 20
 

@@ -37,6 +37,8 @@ class JobOutcome:
         seconds: from the start of the first process to the end of the last one.
         failures: in the order of their detection, except that consequences of others come last.
         interrupted: name of the signal that ended the job, "" if none did.
+        preempted: name of the signal after which the workers were given time to write a checkpoint, "" if
+            none came.
         exit_codes: exit codes of the processes by name, without those that launch has terminated.
         replacements: processes that were started to replace others.
         lost: names of workers without which the job went on.
@@ -47,6 +49,7 @@ class JobOutcome:
     seconds: float = 0.0
     failures: list[Failure] = field(default_factory=list)
     interrupted: str = ""
+    preempted: str = ""
     exit_codes: dict[str, int] = field(default_factory=dict)
     replacements: list[Replacement] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
@@ -55,4 +58,4 @@ class JobOutcome:
     @property
     def ok(self) -> bool:
         """Whether the job was completed."""
-        return not self.failures and not self.interrupted
+        return not self.failures and not self.interrupted and not self.preempted

@@ -15,7 +15,7 @@ from ..runtime.batch_sizes import StepTime
 from ..training.run_folder import mode_folder, run_folder
 from . import flags, services, user_program
 from .batch_shares import check_batch_by_speed, described_times, divides_by_speed, partition_of
-from .description import Description, WorkerEntry
+from .description import Description, DescriptionError, WorkerEntry
 from .host_groups import by_host, check_per_host, exchanges_per_host, host_groups
 from .hosts import Host
 from .resources import HostResources, JobResources
@@ -127,8 +127,11 @@ def plan(
         )
     elif description.per_host:
         remarks.append("per_host changes nothing: no host has two workers")
+    if description.preemption_notice is not None and not options.checkpoint_dir:
+        raise DescriptionError("preemption_notice: there is nothing to go on from without --checkpoint-dir")
     environment = replace(
         common_environment(options, folder),
+        preemption=description.preemption_notice is not None,
         # The built-in worker has both on its command line.
         algorithm=settings.get("mode") if own_program else None,
         algorithm_options=user_program.algorithm_options(settings) if own_program else None,
@@ -152,7 +155,8 @@ def plan(
         remarks.append(f"spare hosts, for the workers of hosts that do not answer: {', '.join(spares)}")
     elif description.spare_hosts:
         remarks.append("spare hosts are not used: without parameter servers nobody can take a worker's place")
-    return LaunchPlan((*processes, *specs), options, folder, tuple(remarks), spares, own_program)
+    notice = description.preemption_notice
+    return LaunchPlan((*processes, *specs), options, folder, tuple(remarks), spares, own_program, notice)
 
 
 def plan_measurement(

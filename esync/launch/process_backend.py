@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from .. import config
 from ..runtime.processes import tied
 from . import process_shim, ssh
-from .heartbeat_pipe import KILL, TERMINATE, HeartbeatPipe
+from .heartbeat_pipe import KILL, PREEMPT, TERMINATE, HeartbeatPipe
 from .spec import ProcessSpec
 
 
@@ -52,6 +52,10 @@ class ChildProcess:
     def terminate(self) -> None:
         """Ask the process to end."""
         self._line.send(TERMINATE)
+
+    def preempt(self) -> None:
+        """Tell the process that its machine will be taken away."""
+        self._line.send(PREEMPT)
 
     def kill(self) -> None:
         """Kill the process and all its descendants."""

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from ..runtime.environment import without_part_in_job
 from ..runtime.processes import tied
-from .heartbeat_pipe import KILL, NO_CONNECTION, TERMINATE, OrderReader
+from .heartbeat_pipe import KILL, NO_CONNECTION, PREEMPT, TERMINATE, OrderReader
 
 #: Line that is printed when the command is about to start.
 STARTED = "@started"
@@ -85,6 +85,10 @@ class ShimmedProcess:
     def terminate(self) -> None:
         """Ask the command to end."""
         os.kill(self._popen.pid, signal.SIGTERM)
+
+    def preempt(self) -> None:
+        """Tell the command that its machine will be taken away."""
+        os.kill(self._popen.pid, signal.SIGUSR1)
 
     def kill(self) -> None:
         """Kill the command and its process group."""
@@ -150,6 +154,8 @@ def _attend(process: ShimmedProcess, reader: OrderReader, lease: float, grace: f
         process.clear_wakeups()
         if TERMINATE in orders:
             process.terminate()
+        if PREEMPT in orders:
+            process.preempt()
         if KILL in orders or (deadline and time.monotonic() > deadline):
             process.kill()
         reason = "a signal has come" if process.signalled else reader.connection_lost(lease)

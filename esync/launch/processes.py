@@ -192,6 +192,11 @@ class Process:
             self.told_to_end = True
             self._child.terminate()
 
+    def preempt(self) -> None:
+        """Tell the process that its machine will be taken away."""
+        if self.running:
+            self._child.preempt()
+
     def kill(self) -> None:
         """Kill the process and all its descendants."""
         if self.running:

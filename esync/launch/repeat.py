@@ -14,6 +14,7 @@ from ..reports.comparison import Comparison, compare_runs
 from ..reports.comparison_text import comparison_text
 from ..reports.runs import load_run
 from ..runtime.errors import ExpectedError
+from ..runtime.preemption import EXIT_CODE
 from ..runtime.run_names import run_name, with_seed
 from ..runtime.terminal import output_width
 from .description import DescriptionError
@@ -89,7 +90,7 @@ def run_all(
         report: called with the comparison of the runs that have logs.
 
     Returns:
-        The exit code: 0 if all runs have succeeded, otherwise 1.
+        The exit code: 0 if all runs have succeeded, 75 if one has been preempted, otherwise 1.
 
     Raises:
         DescriptionError: the description and the flags do not make a job.
@@ -108,6 +109,8 @@ def run_all(
             folders.append(end.folder)
         if end.exit_code:
             failed.append(repetition.name)
+        if end.exit_code == EXIT_CODE:
+            return EXIT_CODE
         if end.interrupted:
             unstarted = f"; {len(runs) - number} more have not begun" if number < len(runs) else ""
             break

@@ -140,6 +140,8 @@ def failure(outcome: JobOutcome) -> list[str]:
 
     The first failure is shown with the end of its output, the others with how they ended.
     """
+    if outcome.preempted and not outcome.failures:
+        return [f"preempted by {outcome.preempted}: the same command with --resume goes on"]
     if outcome.interrupted:
         return [f"ended by {outcome.interrupted}; all processes of the job have been ended"]
     first, *others = outcome.failures
@@ -163,6 +165,7 @@ def write_json(path: Path, plan: LaunchPlan, outcome: JobOutcome, figures: RunFi
         "began": outcome.began,
         "seconds": outcome.seconds,
         "interrupted": outcome.interrupted or None,
+        "preempted": outcome.preempted or None,
         "failures": [{**asdict(failure), "log": str(failure.log)} for failure in outcome.failures],
         "exit_codes": outcome.exit_codes,
         "replacements": [asdict(replacement) for replacement in outcome.replacements],

@@ -69,6 +69,8 @@ class LaunchPlan:
         spares: name of a spare host → name of a worker → process to start there when the worker's
             host is lost.
         program: the user's program that the workers run; None for the built-in worker.
+        preemption_notice: seconds that workers have to write a checkpoint and end, after a signal that
+            the machines will be taken away; None: a signal ends the job at once.
     """
 
     processes: tuple[ProcessSpec, ...]
@@ -77,6 +79,7 @@ class LaunchPlan:
     remarks: tuple[str, ...] = ()
     spares: Mapping[str, Mapping[str, ProcessSpec]] = field(default_factory=dict)
     program: UserProgram | None = None
+    preemption_notice: float | None = None
 
     @property
     def trained(self) -> str:

@@ -23,6 +23,8 @@ from .view import LaunchView
 #: Seconds between two checks of the processes.
 TICK = 0.1
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+#: Signals by which a machine announces that it will be taken away.
+PREEMPTING = (signal.SIGTERM, signal.SIGUSR1)
 
 
 class Supervisor:
@@ -49,6 +51,8 @@ class Supervisor:
         self._replacements = Replacements(restarts, bool(getattr(plan.options, "elastic", False)))
         self._processes: list[Process] = []
         self._outcome = JobOutcome()
+        self._preempted_by = ""  # a signal that has come, and has not been handled yet
+        self._notice_ends = math.inf  # when workers that have been preempted are ended (time.monotonic)
         self._farewell = math.inf  # when workers that outlive the servers are killed (time.monotonic)
         self._ending = False
         self._kill_now = False
@@ -93,12 +97,27 @@ class Supervisor:
     def _until_workers_end(self) -> None:
         while not self._over and (self._running("worker") or (self._awaits_worker and not self._finished)):
             self._tick()
+            if self._preempted_by:
+                self._preempt()
             if self._finished:
                 self._end_latecomers()
         if not self._over:
             for name in self._unreachable.give_up_all():
                 self._replacements.withdraw(name)
                 self._replacements.lost.append(name)
+
+    def _preempt(self) -> None:
+        """Have the workers write a checkpoint and end; end the job when their time is over."""
+        now, notice = time.monotonic(), self._plan.preemption_notice or 0.0
+        if not self._outcome.preempted:
+            self._outcome.preempted, self._notice_ends = self._preempted_by, now + notice
+            self._view.print(f"{self._preempted_by}: the workers have {notice:g} s to write a checkpoint and end")
+            for process in self._processes:
+                if process.spec.role == "worker":
+                    process.preempt()
+        elif now > self._notice_ends and not self._outcome.interrupted:
+            self._view.print(f"not all workers have ended within {notice:g} s")
+            self._outcome.interrupted = self._outcome.preempted
 
     def _linger(self) -> None:
         """Let the other processes end by themselves.
@@ -210,6 +229,8 @@ class Supervisor:
         if process.told_to_end:
             return
         self._outcome.exit_codes[process.spec.name] = process.exit_code
+        if self._outcome.preempted and process.spec.role == "worker":
+            return
         if not self._ending and (process.exit_code != 0 or process.spec.endless or self._lacks_trainer(process)):
             self._handle_early_end(process)
 
@@ -364,7 +385,7 @@ class Supervisor:
             state = "away"
         elif process.running:
             state = "training" if process.progress or progress.JOINED in process.events else "starting"
-        elif process.told_to_end:
+        elif process.told_to_end or self._outcome.preempted:
             state = "ended"
         elif name in self._replacements.lost:
             state = "lost"
@@ -375,17 +396,22 @@ class Supervisor:
     @contextmanager
     def _signals(self) -> Iterator[None]:
         """Let signals end the job instead of this process."""
+        preempting = PREEMPTING if self._plan.preemption_notice is not None else ()
 
         def interrupt(number: int, frame: FrameType | None) -> None:
+            if number in preempting and not self._preempted_by:
+                self._preempted_by = signal.Signals(number).name
+                return
             self._kill_now = bool(self._outcome.interrupted)  # second signal
             self._outcome.interrupted = self._outcome.interrupted or signal.Signals(number).name
 
-        before = {number: signal.getsignal(number) for number in SIGNALS}
-        for number in SIGNALS:
+        handled = {*SIGNALS, *preempting}
+        before = {number: signal.getsignal(number) for number in handled}
+        for number in handled:
             if number != signal.SIGHUP or before[number] is not signal.SIG_IGN:  # ignored by nohup
                 signal.signal(number, interrupt)
         try:
             yield
         finally:
-            for number in SIGNALS:
+            for number in handled:
                 signal.signal(number, before[number])

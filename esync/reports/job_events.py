@@ -48,6 +48,7 @@ class _Outcome(BaseModel):
     lost_hosts: list[Text] = []
     failures: list[_Failure] = []
     interrupted: Text | None = None
+    preempted: Text | None = None
 
 
 def events_of(run: "LoggedRun") -> EventList:
@@ -65,6 +66,8 @@ def events_of(run: "LoggedRun") -> EventList:
     events += [("", f"{name} was lost; the others went on") for name in outcome.lost]
     events += [("", f"the host {name} no longer answered; the job went on without it") for name in outcome.lost_hosts]
     events += [(end, f"{failure.name} on {failure.where} {failure.how}") for failure in outcome.failures]
-    if outcome.interrupted:
+    if outcome.preempted:
+        events.append((end, f"the job was preempted by {outcome.preempted}"))
+    elif outcome.interrupted:
         events.append((end, f"the job was ended by {outcome.interrupted}"))
     return events

@@ -183,6 +183,7 @@ class WorkerEnvironment:
         keep_checkpoints: number of checkpoints that are kept.
         resume: whether to go on from the newest checkpoint.
         overwrite: whether an earlier run's logs and checkpoints are deleted.
+        preemption: whether SIGUSR1 has the worker write a checkpoint and end the run after the round under way.
         measure: whether the Trainer reports how long iterations take, in the place of all records,
             until the program is told to end (`esync plan`).
         per_host: the most workers of one host that exchange as one; 1: each does so by itself.
@@ -218,6 +219,7 @@ class WorkerEnvironment:
     keep_checkpoints: int = _variable("ESYNC_KEEP_CHECKPOINTS", COUNT, config.KEEP_CHECKPOINTS)
     resume: bool = _variable("ESYNC_RESUME", SWITCH, False)
     overwrite: bool = _variable("ESYNC_OVERWRITE", SWITCH, False)
+    preemption: bool = _variable("ESYNC_PREEMPTION", SWITCH, False)
     measure: bool = _variable("ESYNC_MEASURE", SWITCH, False)
     per_host: int = _variable(PER_HOST_VARIABLE, COUNT, 1)
     host_group: HostGroupName | None = _variable(HOST_GROUP_VARIABLE, GROUP)  # noqa: RUF009

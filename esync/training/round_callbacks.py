@@ -298,6 +298,11 @@ class RoundCallbacks:
             self._evaluate(trainer)
         self._save(trainer, finished=True)
 
+    def pause(self, trainer: "Trainer") -> None:
+        """Write the logs of a run that will be resumed."""
+        self._save(trainer)
+        self.flush()
+
     @property
     def evaluates(self) -> bool:
         """Whether this worker evaluates."""

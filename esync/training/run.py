@@ -30,6 +30,7 @@ from ..runtime.files import expanded
 from ..runtime.futures import Future
 from ..runtime.metric import Goal, Metric
 from ..runtime.mxnet_arrays import array_module
+from ..runtime.preemption import PreemptionNotice
 from ..runtime.progress import ProgressReporter
 from ..runtime.run_names import run_name
 from ..runtime.worker_environment import WorkerEnvironment
@@ -159,6 +160,8 @@ class Run(TrainerCallback):
                 resume=environment.resume,
                 overwrite=environment.overwrite,
             )
+        if environment.preemption and checkpoints is None:
+            raise ValueError("ESYNC_PREEMPTION=1 needs checkpoints, from which the run goes on")
         if name is not None and not log_dir and environment.log_dir is not None:
             raise ValueError(
                 f"name={name!r}: ESYNC_LOG_DIR has the folder of the logs already, as esync launch sets it; leave the "
@@ -177,6 +180,7 @@ class Run(TrainerCallback):
         self.evaluates = self._metric.name if evaluate is not None else ""
         self._background, self._evaluation_timeout = background, evaluation_timeout
         self.checkpoints = checkpoints
+        self._listens, self._notice = environment.preemption, PreemptionNotice()
         self._net, self._input_shape, self._before_export = net, input_shape, before_export
         seed = {} if environment.seed is None else {"seed": environment.seed}
         self._given, self._overwrite = {**seed, **(facts or {})}, overwrite or environment.overwrite
@@ -188,7 +192,7 @@ class Run(TrainerCallback):
         self._evaluations: PeriodicEvaluation | None = None  # on rank 0
         self._rounds: RoundCallbacks | None = None
         self._weight_average = weight_average
-        self._closed = False
+        self._closed = self._pausing = False
         self.unrecognized_classes = UnrecognizedClasses()
         self.folder: Path | None = None
 
@@ -309,6 +313,8 @@ class Run(TrainerCallback):
         )
         if self.checkpoints is not None:
             self.checkpoints.before(self._rounds.flush)
+        if self._listens:
+            self._notice.listen()
 
     def batch_end(self, trainer: Trainer) -> None:
         """Record the step that has just been taken, and write a checkpoint where one is due."""
@@ -319,6 +325,28 @@ class Run(TrainerCallback):
             if self.checkpoints is not None:
                 self.checkpoints.save_if_due()
         self._rounds.poll(trainer)
+        if self._notice.arrived and not self._pausing:
+            self._pausing = True
+            trainer.stop()
+
+    @property
+    def preempted(self) -> bool:
+        """Whether SIGUSR1 has ended the run, which goes on from its checkpoint (ESYNC_PREEMPTION)."""
+        return self._notice.arrived
+
+    def _pause(self, trainer: Trainer) -> None:
+        """End the records of a run that goes on from a checkpoint later."""
+        assert self.checkpoints is not None
+        assert self._rounds is not None
+        self.checkpoints.save()
+        self._rounds.pause(trainer)
+        self.close()
+        text = f"preempted: checkpoint of round {trainer.round} in {self.checkpoints.directory}"
+        self._reporter.print(text)
+        if trainer.rank == 0:
+            progress.report_event(progress.SETTINGS, text=text)
+        super().train_end(trainer)
+        self._leave(f"preempted after {trainer.round} rounds")
 
     def train_end(self, trainer: Trainer) -> None:
         """End the records of a worker that has done its part; wait for the last evaluation.
@@ -330,6 +358,9 @@ class Run(TrainerCallback):
         if self._rounds is None or self._closed:
             return
         try:
+            if self.preempted and trainer.finished:
+                self._pause(trainer)
+                return
             if self.checkpoints is not None and trainer.finished:
                 self.checkpoints.save()  # the run can be made longer later
             self._rounds.end(trainer)

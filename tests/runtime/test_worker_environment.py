@@ -47,6 +47,7 @@ EVERYTHING = WorkerEnvironment(
     keep_checkpoints=2,
     resume=True,
     overwrite=True,
+    preemption=True,
     measure=True,
     per_host=3,
     host_group=HostGroupName("5f3a-0", (0, 2, 10)),
