@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ..loggers.logger import evaluation_scalars, round_scalars
 from ..loggers.tensorboard import EventFile
+from .phases import round_ends
 from .runs import LoggedRun
 from .summary_file import DeviceSummary
 
@@ -40,7 +41,7 @@ def _export_device(device: DeviceSummary, folder: Path) -> None:
     facts = device.run.model_dump() if device.run else {}
     began_at, batch_size = facts.get("started"), facts.get("batch_size")
     started = began_at if isinstance(began_at, int | float) else 0.0
-    ends = device.total_time_list or [float(seconds) for seconds in device.elapsed_time_list]
+    ends = round_ends(device)
     events = EventFile(folder)
     for index, (number, end) in enumerate(zip(device.rounds_list, ends, strict=True)):
         follows = index > 0 and device.rounds_list[index - 1] == number - 1

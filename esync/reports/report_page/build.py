@@ -11,6 +11,7 @@ from ..comparison import Comparison
 from ..comparison_text import LIMIT, speedup_rows
 from ..estimates import LEVEL
 from ..grouping import shown
+from ..phases import time_use
 from ..run_groups import FINAL, MIN_RECALL, THROUGHPUT, TIME, TRAFFIC, Group
 from ..run_groups import Section as Compared
 from ..runs import LoggedRun
@@ -20,7 +21,7 @@ from ..tables import duration
 from .charts import charts, group_label, line_style
 from .content import Cell, Events, Report, Section, Table, Tile
 from .evaluation_parts import parts_table
-from .timeline import time_use, timelines
+from .timeline import timelines
 from .verdict import mean_efficiency, time_with_spread, verdict, with_spread
 
 #: Most runs of which timelines are shown; they take most of the file.

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ..phases import Block
+
 #: Format of a chart's values: share in per cent, accuracy, another metric of any sign, amount ≥ 0, bytes
 #: per second.
 Format = Literal["share", "accuracy", "metric", "number", "rate"]
@@ -62,25 +64,6 @@ class Chart:
     curves: Mapping[Literal["time", "rounds"], Sequence[Curve]]
     note: str = ""
     target: float | None = None
-
-
-@dataclass(frozen=True)
-class Block:
-    """One round of a device, or several consecutive ones.
-
-    Attributes:
-        first, last: numbers of the rounds.
-        begin, end: from the start of the run.
-        compute, wait, exchange: durations, together at most `end` − `begin`.
-    """
-
-    first: int
-    last: int
-    begin: float
-    end: float
-    compute: float
-    wait: float
-    exchange: float
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...runtime.logged_values import weighted_mean
 from ..estimates import mean_curve
+from ..phases import round_ends
 from ..summary_file import DeviceSummary
 
 #: Most points of a curve; about one for every two pixels of a chart.
@@ -29,11 +30,6 @@ class Series:
     y: tuple[float, ...]
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
-
-
-def round_ends(device: DeviceSummary) -> Sequence[float]:
-    """Return the end of each round of a device, in seconds since the start of the run."""
-    return device.total_time_list or device.elapsed_time_list
 
 
 def rate_over_time(devices: Sequence[tuple[DeviceSummary, Sequence[float]]]) -> Series:
