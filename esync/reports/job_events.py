@@ -4,6 +4,7 @@ Launch writes the content of its `--json` to `processes/outcome.json` in the run
 untrusted input: an invalid file is ignored.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,6 +27,21 @@ Text = Annotated[str, AfterValidator(printable)]
 Seconds = Annotated[float, Field(ge=0, lt=1e9)]
 
 
+@dataclass(frozen=True)
+class JobEvent:
+    """What happened in a job.
+
+    Attributes:
+        text: in words.
+        seconds: since the start of the job; None if unknown.
+        at: the same in seconds since 1970, by the clock of the launching host; None if unknown.
+    """
+
+    text: str
+    seconds: float | None = None
+    at: float | None = None
+
+
 class _Replacement(BaseModel):
     name: Text
     how: Text
@@ -42,6 +58,7 @@ class _Failure(BaseModel):
 class _Outcome(BaseModel):
     """The part of outcome.json that a page shows."""
 
+    began: float | None = Field(default=None, ge=0, lt=1e12)  # since 1970
     seconds: Seconds
     replacements: list[_Replacement] = []
     lost: list[Text] = []
@@ -51,23 +68,33 @@ class _Outcome(BaseModel):
     preempted: Text | None = None
 
 
-def events_of(run: "LoggedRun") -> EventList:
+def job_events(run: "LoggedRun") -> list[JobEvent]:
     """Return the known events of a run, in order."""
     resumed = run.facts.get("resumed")
-    events = [("0:00", f"went on from the checkpoint of round {resumed}")] if isinstance(resumed, int) else []
+    events = [JobEvent(f"went on from the checkpoint of round {resumed}", 0.0)] if isinstance(resumed, int) else []
     try:
         outcome = _Outcome.model_validate_json((run.folder / OUTCOME_FILE).read_bytes())
     except (OSError, ValidationError):
         return events
-    end = clock(outcome.seconds)
+
+    def event(text: str, seconds: float) -> JobEvent:
+        return JobEvent(text, seconds, None if outcome.began is None else outcome.began + seconds)
+
     for replacement in outcome.replacements:
         joined = f"; the new one had the model at {clock(replacement.joined)}" if replacement.joined is not None else ""
-        events.append((clock(replacement.at), f"{replacement.name} {replacement.how} and was replaced{joined}"))
-    events += [("", f"{name} was lost; the others went on") for name in outcome.lost]
-    events += [("", f"the host {name} no longer answered; the job went on without it") for name in outcome.lost_hosts]
-    events += [(end, f"{failure.name} on {failure.where} {failure.how}") for failure in outcome.failures]
+        events.append(event(f"{replacement.name} {replacement.how} and was replaced{joined}", replacement.at))
+    events += [JobEvent(f"{name} was lost; the others went on") for name in outcome.lost]
+    events += [
+        JobEvent(f"the host {name} no longer answered; the job went on without it") for name in outcome.lost_hosts
+    ]
+    events += [event(f"{failed.name} on {failed.where} {failed.how}", outcome.seconds) for failed in outcome.failures]
     if outcome.preempted:
-        events.append((end, f"the job was preempted by {outcome.preempted}"))
+        events.append(event(f"the job was preempted by {outcome.preempted}", outcome.seconds))
     elif outcome.interrupted:
-        events.append((end, f"the job was ended by {outcome.interrupted}"))
+        events.append(event(f"the job was ended by {outcome.interrupted}", outcome.seconds))
     return events
+
+
+def events_of(run: "LoggedRun") -> EventList:
+    """Return the known events of a run with their times in words, in order."""
+    return [("" if event.seconds is None else clock(event.seconds), event.text) for event in job_events(run)]

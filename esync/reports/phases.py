@@ -6,6 +6,7 @@ for which training stood still is shown, as waiting for the last worker's commit
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from .summary_file import DeviceSummary
 
@@ -27,6 +28,17 @@ class Block:
     compute: float
     wait: float
     exchange: float
+
+    @property
+    def edges(self) -> tuple[float, float, float, float]:
+        """Begin of computing, end of computing, end of waiting, and end of transferring.
+
+        The order is that of the algorithm; a log has the durations only. What is left of the round
+        (questions, loading) lies between the iterations, and comes first here, as on the page.
+        """
+        begin = max(self.begin, self.end - self.compute - self.wait - self.exchange)
+        computed = min(self.end, begin + self.compute)
+        return begin, computed, min(self.end, computed + self.wait), self.end
 
 
 @dataclass(frozen=True)
@@ -73,14 +85,15 @@ def round_ends(device: DeviceSummary) -> Sequence[float]:
 
 
 def blocks_of(device: DeviceSummary) -> list[Block]:
-    """Return the rounds of a device as blocks in time."""
+    """Return the rounds of a device as blocks in time, none of which overlap."""
     blocks: list[Block] = []
     before, number_before = 0.0, 0
-    for index, (number, end) in enumerate(zip(device.rounds_list, round_ends(device), strict=True)):
+    ends = accumulate(round_ends(device), max)  # logs of two runs in one folder may fall back
+    for index, (number, end) in enumerate(zip(device.rounds_list, ends, strict=True)):
         parts = _parts(device, index)
         # After a gap in the log nobody knows when a round began; it lasted at least this long.
         begin = before if number == number_before + 1 else max(before, end - sum(parts))
-        scale = min(1.0, max(0.0, end - begin) / sum(parts)) if sum(parts) > 0 else 0.0
-        blocks.append(Block(number, number, min(begin, end), end, *(scale * part for part in parts)))
+        scale = min(1.0, (end - begin) / sum(parts)) if sum(parts) > 0 else 0.0
+        blocks.append(Block(number, number, begin, end, *(scale * part for part in parts)))
         before, number_before = end, number
     return blocks
