@@ -1,9 +1,10 @@
-"""Write `report.html`: one file that shows a run, or compares several.
+"""Write `report.html`: one file that shows a run, or compares several; or the trace of a run.
 
     python -m esync.reports.report RUN [RUN …] [-o report.html]
+    python -m esync.reports.report RUN --trace trace.json
 
 A RUN is a folder of a run, a folder with runs in it, or a pattern. Runs that differ only in their
-seeds form a group. The file is self-contained.
+seeds form a group. The page is self-contained.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from .comparison import Comparison, compare
 from .job_events import REPORT_FILE, events_of
 from .report_page.build import build_report
 from .report_page.page import report_html
+from .trace import write_trace
 
 
 def write_report(runs: Sequence[str | Path], path: Path, target: float | None = None) -> Comparison:
@@ -46,7 +48,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line; exit with code 2 on bad usage."""
     parser = argparse.ArgumentParser(
         prog=program.name("python -m esync.reports.report"),
-        description=f"Write {REPORT_FILE}: one file that shows a run, or compares several.",
+        description=f"Write {REPORT_FILE}: one file that shows a run, or compares several; or the trace of a run.",
     )
     add_runs(parser)
     parser.add_argument(
@@ -54,22 +56,38 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
         "--out",
         type=expanded,
         metavar="FILE",
-        default=Path(REPORT_FILE),
-        help="file to write (default: %(default)s)",
+        help=f"file to write (default: {REPORT_FILE}, or none with --trace)",
     )
-    return parse_runs(parser, arguments)
+    parser.add_argument(
+        "--trace",
+        type=expanded,
+        metavar="FILE",
+        help="write what the devices of the only RUN did, finished or not, to FILE as a trace for ui.perfetto.dev or "
+        "chrome://tracing; compressed if its name ends with .gz",
+    )
+    options = parse_runs(parser, arguments)
+    if options.out is None and options.trace is None:
+        options.out = Path(REPORT_FILE)
+    return options
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the report, print what it contains, and return the exit code."""
-    comparison = write_report(options.runs, options.out, options.target)
+    """Write the report or the trace, print what it contains, and return the exit code."""
+    if options.out is None:
+        comparison = compare(options.runs, options.target)
+    else:
+        comparison = write_report(options.runs, options.out, options.target)
     terminal.print_problems(comparison.problems, "esync compare --json FILE")
-    groups = sum(len(section.groups) for section in comparison.sections)
-    size = options.out.stat().st_size / 1e3
-    runs = len(comparison.runs)
-    shown = f"{runs} run{'s' * (runs > 1)} in {groups} group{'s' * (groups > 1)}"
-    print(f"{printable(str(options.out))}: {shown}, {size:,.0f} kB")
+    runs, groups = len(comparison.runs), sum(len(section.groups) for section in comparison.sections)
+    if options.out is not None:
+        _print_written(options.out, f"{runs} run{'s' * (runs > 1)} in {groups} group{'s' * (groups > 1)}")
+    if options.trace is not None:
+        _print_written(options.trace, f"{write_trace(comparison.runs, options.trace):,} events")
     return 0
+
+
+def _print_written(path: Path, content: str) -> None:
+    print(f"{printable(str(path))}: {content}, {path.stat().st_size / 1e3:,.0f} kB")
 
 
 def main(arguments: list[str] | None = None) -> int:
