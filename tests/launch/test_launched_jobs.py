@@ -18,7 +18,10 @@ import pytest
 from launching import Launch, description, write
 
 from esync.launch.command import main
+from esync.reports.runs import load_run
+from esync.reports.trace import write_trace
 from tests.support.disks import fill
+from tests.support.trace_reader import read_trace
 from tests.support.variants import variants
 
 pytestmark = pytest.mark.timeout(120)
@@ -84,6 +87,17 @@ def test_launch_of_two_jobs_at_once_keeps_them_apart_and_each_copes_with_a_kille
         assert "report.html" in job.output
         assert "</html>" in page.read_text()
         assert json.loads((folder / "processes" / "outcome.json").read_text()) == report
+
+        write_trace([load_run(folder)], tmp_path / "trace.json")
+        trace = read_trace(tmp_path / "trace.json")
+        assert len([each for each in trace.slices["left/cpu"] if each.depth == 0]) == number
+        assert trace.arrows
+        ((killed, event),) = trace.instants["job/events"]
+        assert event.startswith("worker-1 was")
+        if mode == "sync":  # the round in which it was replaced is the longest one
+            assert "and was replaced" in event
+            absent = max(trace.slices["right/cpu"], key=lambda each: each.end - each.begin)
+            assert absent.begin - 1e6 < killed < absent.end
 
         logs = {path.stem for path in (folder / "processes").glob("*.log")}
         assert logs == names | ({"state-server"} if mode == "esync" else set())
