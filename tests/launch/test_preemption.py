@@ -1,0 +1,109 @@
+"""Jobs whose machines are taken away: a checkpoint of the round under way, exit code 75, and no round lost."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from launching import Launch, description, write
+
+from esync.launch.description import DescriptionError, read
+from esync.launch.hosts import locate
+from esync.launch.plan import plan
+from esync.launch.resources import HostResources
+from tests.support.variants import variants
+
+pytestmark = pytest.mark.timeout(300)
+LIMIT = 120  # seconds for one job
+
+Start = Callable[..., Launch]
+
+
+def cluster(data_dir: Path, notice: float, **train: Any) -> dict[str, Any]:
+    """Two workers in mode sync, unless `train` says otherwise, each of which writes a checkpoint at the end only."""
+    common = {"mode": "sync", "rounds": 30, "data_dir": str(data_dir), "no_evaluation": True, "checkpoint_dir": "kept"}
+    return {**description([0.1, 0.2], **{**common, **train}), "preemption_notice": notice}
+
+
+def numbers(folder: Path) -> list[int]:
+    """Rounds that a worker has logged."""
+    return sorted(int(path.stem.removeprefix("iter-")) for path in folder.glob("iter-*.txt"))
+
+
+def weights(file: Path) -> dict[str, Any]:
+    from esync import mx
+
+    return {name: array.asnumpy() for name, array in mx.nd.load(str(file)).items()}
+
+
+def test_preempted_job_goes_on_without_losing_a_round(tmp_path, data_dir, launch: Start):
+    file = write(tmp_path / "cluster.yaml", cluster(data_dir, 60))
+    folder = tmp_path / "logs" / "lenet" / "sync" / "left" / "cpu"
+    job = launch(file, "--resume")
+    job.until(lambda: len(numbers(folder)) >= 3)
+    job.process.send_signal(signal.SIGUSR1)
+    assert job.wait(LIMIT) == os.EX_TEMPFAIL, job.output
+    assert "SIGUSR1: the workers have 60 s to write a checkpoint and end" in job.output
+    reached = numbers(folder)[-1]
+    assert 3 <= reached < 30
+    assert f"preempted: checkpoint of round {reached} in kept" in job.output.replace(f"{tmp_path}/", "")
+    assert job.gone_within(10) == {}
+    assert not (tmp_path / "kept" / "model").exists()
+
+    again = launch(file, "--resume")
+    assert again.wait(LIMIT) == 0, again.output
+    assert numbers(folder) == list(range(1, 31))
+    whole = launch(file, "--name", "whole", "--checkpoint-dir", "others")
+    assert whole.wait(LIMIT) == 0, whole.output
+    one, other = (weights(tmp_path / name / "model" / "model.params") for name in ("kept", "others"))
+    assert one.keys() == other.keys()
+    for name in one:
+        assert (one[name] == other[name]).all()
+
+
+@pytest.mark.parametrize("mode", variants(["esync", "async", "tiered"], quick=["esync"]))
+def test_preempted_job_of_another_mode_goes_on(tmp_path, data_dir, launch: Start, mode):
+    file = write(tmp_path / "cluster.yaml", cluster(data_dir, 60, mode=mode))
+    job = launch(file, "--resume")
+    job.until(lambda: any(len(numbers(path)) >= 3 for path in (tmp_path / "logs").glob("lenet/*/*/*")))
+    job.process.send_signal(signal.SIGUSR1)
+    assert job.wait(LIMIT) == os.EX_TEMPFAIL, job.output
+    again = launch(file, "--resume")
+    assert again.wait(LIMIT) == 0, again.output
+    assert (tmp_path / "kept" / "model" / "model.params").exists()
+
+
+def test_job_that_does_not_end_in_its_time_is_ended(tmp_path, data_dir, launch: Start):
+    content = cluster(data_dir, 1)
+    content["workers"][1]["step_time"] = 20.0
+    job = launch(write(tmp_path / "cluster.yaml", content))
+    job.until(lambda: bool(list(tmp_path.rglob("run.json"))))
+    began = time.monotonic()
+    job.process.send_signal(signal.SIGUSR1)
+    assert job.wait(LIMIT) == os.EX_TEMPFAIL, job.output
+    assert time.monotonic() - began < 15
+    assert "not all workers have ended within 1 s" in job.output
+    assert job.gone_within(10) == {}
+
+
+def test_second_signal_ends_the_job(tmp_path, data_dir, launch: Start):
+    content = cluster(data_dir, 600)
+    content["workers"][1]["step_time"] = 60.0
+    job = launch(write(tmp_path / "cluster.yaml", content))
+    job.until(lambda: bool(list(tmp_path.rglob("run.json"))))
+    job.process.send_signal(signal.SIGTERM)
+    job.until(lambda: "SIGTERM: the workers have" in job.output)
+    job.process.send_signal(signal.SIGTERM)
+    assert job.wait(30) == os.EX_TEMPFAIL, job.output
+    assert job.gone_within(10) == {}
+
+
+def test_notice_needs_checkpoints(tmp_path, data_dir):
+    content = cluster(data_dir, 30)
+    del content["train"]["checkpoint_dir"]
+    described = read(write(tmp_path / "cluster.yaml", content))
+    with pytest.raises(DescriptionError, match="preemption_notice: there is nothing to go on from without"):
+        plan(described, locate(described), {}, HostResources([1024] * 9, 1))
