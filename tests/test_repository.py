@@ -18,7 +18,7 @@ WORKFLOW = ROOT / ".github" / "workflows" / "tests.yml"
 #: Schema that check-jsonschema brings → the files that it is for.
 SCHEMAS = {
     "vendor.citation-file-format": ["CITATION.cff"],
-    "vendor.github-workflows": [".github/workflows/tests.yml"],
+    "vendor.github-workflows": [".github/workflows/tests.yml", ".github/workflows/release.yml"],
     "vendor.github-issue-forms": [".github/ISSUE_TEMPLATE/bug.yml", ".github/ISSUE_TEMPLATE/feature.yml"],
     "vendor.github-issue-config": [".github/ISSUE_TEMPLATE/config.yml"],
 }
@@ -56,6 +56,25 @@ def test_workflow_runs_what_ci_runs_on_every_python_of_the_package():
     assert os.access(ROOT / step["run"], os.X_OK)
     assert step["env"]["PYTHON"] == "python"  # the one that is set up, for scripts/setup.sh
     assert "${PYTHON:-" in read("scripts/setup.sh")
+
+
+@pytest.mark.parametrize(("tag", "code"), [(f"v{__version__}", 0), ("v999.0", 1), (__version__, 1)])
+def test_release_refuses_a_tag_that_is_not_the_version(tag, code):
+    build = yaml.safe_load(read(".github/workflows/release.yml"))["jobs"]["build"]
+    (step,) = [step for step in build["steps"] if "GITHUB_REF_NAME" in step.get("run", "")]
+    folder = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "GITHUB_REF_NAME": tag}
+    result = subprocess.run(["bash", "-e", "-c", step["run"]], cwd=ROOT, env=folder, capture_output=True, text=True)
+    assert result.returncode == code
+    assert code == 0 or f"should be v{__version__}, as esync/version.py says" in result.stderr
+
+
+def test_release_publishes_only_what_has_been_checked():
+    jobs = yaml.safe_load(read(".github/workflows/release.yml"))["jobs"]
+    assert jobs["publish"]["needs"] == "build"
+    assert jobs["publish"]["permissions"] == {"id-token": "write"}  # trusted publishing, without a password
+    steps = [step.get("run", "") for step in jobs["build"]["steps"]]
+    (checked,) = [step for step in steps if "python -m build" in step]
+    assert "twine check --strict" in checked
 
 
 def test_classifiers_name_every_python_of_the_package():

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from .data import tiny_dataset
 from .support import child
 
 pytest.importorskip("setuptools.command.bdist_wheel", reason="setuptools from 70.1 on builds wheels")
@@ -151,6 +152,14 @@ def test_wheel_command_works_in_an_empty_folder(bin_folder, tmp_path):
     assert (tmp_path / "logs" / "resnet18-v1" / "figures" / "speedup.txt").exists()
     commands = esync("launch", ":quick", "--dry-run")
     assert f"{bin_folder / 'python'} -m esync.worker " in commands
+
+
+def test_wheel_trains_on_a_cluster_in_an_empty_folder(bin_folder, tmp_path):
+    tiny_dataset.write(tmp_path / "data")
+    said = succeed(bin_folder / "esync", "launch", ":quick", "--rounds", "2", "--data-dir", "data", cwd=tmp_path)
+    assert "done: ESync, 2 rounds in" in said
+    assert list(tmp_path.glob("logs/lenet/esync/report.html"))
+    assert list(tmp_path.glob("logs/lenet/esync/*/*/model/model.params"))
 
 
 def test_wheel_state_server_works_in_an_empty_folder(bin_folder, tmp_path):
