@@ -19,7 +19,7 @@ from ..reports.comparison import Comparison
 from ..runtime import descriptions, output, preemption, program, terminal
 from ..runtime.cores import threads
 from ..runtime.files import expanded
-from . import flags, repeat, report, user_program, view
+from . import flags, repeat, report, slurm, user_program, view
 from .agent_pool import AgentPool
 from .description import Description, DescriptionError, read
 from .folders import LogFolders
@@ -83,6 +83,11 @@ def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, dict[str, Any
 def _add_to(parser: argparse.ArgumentParser) -> None:
     """Add launch's own flags."""
     descriptions.add_file(parser)
+    parser.add_argument(
+        "--slurm",
+        action="store_true",
+        help="run on the nodes of the Slurm job that this is part of, which FILE then does not describe",
+    )
     parser.add_argument("--dry-run", action="store_true", help="print the commands instead of running them")
     parser.add_argument("--follow", action="store_true", help="print what the processes print, with their names")
     parser.add_argument("--json", type=expanded, metavar="FILE", help="write how the job went to FILE")
@@ -122,7 +127,7 @@ def main(words: list[str] | None = None) -> int:
 
 
 def _launch(options: argparse.Namespace, typed: dict[str, Any]) -> int:
-    description = read(options.file)
+    description = read(options.file, cluster=slurm.cluster() if options.slurm else None)
     if options.repeat is None:
         return _launch_once(description, options, typed, options.program or description.program).exit_code
     return _repeat(description, options, typed)

@@ -53,7 +53,8 @@ def straggler_events(section: Iterable[StragglerEntry]) -> tuple[StragglerEvent,
 class HostEntry(Section):
     """How to reach a host.
 
-    An entry that says how to log in is reached over ssh, even if its address is this machine's.
+    An entry that says how to log in is reached over ssh, and one with `srun` by Slurm's srun, even if
+    its address is this machine's.
     """
 
     address: Word | None = None  # at which the other hosts reach it; None: its name
@@ -61,7 +62,8 @@ class HostEntry(Section):
     port: Annotated[int, Field(ge=1, le=65535)] | None = None  # of its sshd
     key: KeyFile | None = None  # identity file on the launching machine
     ssh_options: list[str] = Field(default_factory=list)  # further words for ssh
-    workdir: Word | None = None  # None: the home directory
+    srun: list[str] | None = None  # options of srun, which reaches a node of this Slurm job in ssh's place
+    workdir: Word | None = None  # None: the home directory; with srun this process's folder
     python: Word | None = None
     env: Variables = Field(default_factory=dict)  # environment of what runs there
 
@@ -69,6 +71,12 @@ class HostEntry(Section):
     def by_ssh(self) -> bool:
         """Whether the entry says how to log in."""
         return bool(self.user or self.port or self.key or self.ssh_options)
+
+    @model_validator(mode="after")
+    def _one_way(self) -> "HostEntry":
+        if self.srun is not None and self.by_ssh:
+            raise error("srun needs no login; leave out one of the two", "srun")
+        return self
 
 
 class SchedulerEntry(Section):
@@ -210,18 +218,24 @@ class Description(Section):
         return list(dict.fromkeys([*names, *(worker.host for worker in self.workers)]))
 
 
-def read(path: Path, changes: Mapping[str, Any] | None = None) -> Description:
+def read(path: Path, changes: Mapping[str, Any] | None = None, cluster: Mapping[str, Any] | None = None) -> Description:
     """Read and check a description.
 
     Args:
         path: the file.
         changes: key path, such as network.bandwidth or workers.0.step_time → value that overrides
             the one in the file.
+        cluster: key → value of those that a Slurm job decides on, so that the file must not have them.
 
     Raises:
         DescriptionError: the file cannot be read, is not YAML, or does not describe a cluster.
     """
     content, lines = _load(path)
+    if both := [name for name in cluster or {} if name in content]:
+        raise DescriptionError(
+            "\n".join(f"{path}:{lines[name,]}: {name}: leave it out; with --slurm the job decides" for name in both)
+        )
+    content |= cluster or {}
     for key_path, value in (changes or {}).items():
         content = put(content, find(content, Description, key_path), value)
     try:

@@ -61,7 +61,7 @@ def locate(description: Description, is_here: Callable[[str], bool] = is_this_ma
     for name in (*description.host_names(), *description.spare_hosts):
         entry = description.hosts.get(name) or HostEntry()
         address = entry.address or name
-        is_local = not entry.by_ssh and is_here(address)
+        is_local = not entry.by_ssh and entry.srun is None and is_here(address)
         if is_local and entry.workdir:
             raise DescriptionError(f"hosts.{name}.workdir: {name} is this machine, where launch runs in its own folder")
         hosts[name] = Host(name, address, is_local, resolve(address), entry)

@@ -1,4 +1,4 @@
-"""Command lines for the system's ssh: how to log in to a host, and what its shell runs.
+"""Command lines for the system's ssh, or Slurm's srun: how to reach a host, and what its shell runs.
 
 Environment variables are not part of a command line: they are the first lines of standard input
 (see `first_lines`), so that no list of processes shows them on either machine.
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from .. import config
 from ..version import __version__
+from . import slurm
 from .heartbeat_pipe import NO_CONNECTION as NO_CONNECTION
 from .hosts import Host
 
@@ -118,7 +119,7 @@ def start_module(host: Host, module: str) -> list[str]:
         f"command -v {python} >/dev/null 2>&1 || exit {NO_PYTHON}; "
         f"exec {python} -c {shlex.quote(f'exec({_BOOT!r})')} {__version__} {module}"  # in one line, because of csh
     )
-    return [*login(host, "-T"), f"exec sh -c {shlex.quote(script)}"]
+    return _in_shell(host, script, "-T")
 
 
 def first_lines(host: Host, environment: Mapping[str, str]) -> bytes:
@@ -132,7 +133,14 @@ def first_lines(host: Host, environment: Mapping[str, str]) -> bytes:
 def pasteable(host: Host, environment: Mapping[str, str], command: Sequence[str]) -> str:
     """Return a line for a local shell that runs a command on a host, and ends it when ssh ends."""
     line = f"cd -- {_folder(host)} && {shell(environment, command, _path(command[0]))}"
-    return shlex.join([*login(host, "-t"), f"exec sh -c {shlex.quote(line)}"])
+    return shlex.join(_in_shell(host, line, "-t"))
+
+
+def _in_shell(host: Host, script: str, *more: str) -> list[str]:
+    """Return the command that lets a shell on a host run a script; `more` are options for ssh only."""
+    if host.entry.srun is not None:
+        return slurm.step(host.name, host.entry.srun, "sh", "-c", script)
+    return [*login(host, *more), f"exec sh -c {shlex.quote(script)}"]
 
 
 def shell(environment: Mapping[str, str], command: Sequence[str], program: str = "") -> str:
@@ -145,7 +153,7 @@ def shell(environment: Mapping[str, str], command: Sequence[str], program: str =
 
 
 def python_of(host: Host) -> str:
-    """Return the interpreter of a host that is reached by ssh."""
+    """Return the interpreter of a host that is reached by ssh or srun."""
     return host.entry.python or "python3"
 
 

@@ -40,6 +40,9 @@ def explain_exit(host: Host, code: int, lines: list[str]) -> str:
     }
     if code == ssh.NO_CONNECTION:
         text = _login_error(host, lines)
+    elif code in reasons and host.entry.srun is not None:
+        reason = reasons[code].partition("; ")[0]
+        text = f"{reason}; start launch in a folder, and with a Python, that all nodes of the job see"
     else:
         text = reasons.get(code, f"its agent has ended with exit code {code}: {last}")
     return f"host {host.name}: {text}"
