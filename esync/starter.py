@@ -1,4 +1,4 @@
-"""Write a description and a program to start from: `esync init [DIR] [--workers N]`.
+"""Write a description and a program to start from: `esync init [DIR] [--workers N | --hostfile FILE]`.
 
 Existing files are not overwritten. Exit codes: 0 done, 1 failed, 2 bad usage.
 """
@@ -6,9 +6,10 @@ Existing files are not overwritten. Exit codes: 0 done, 1 failed, 2 bad usage.
 import argparse
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from .launch import hostfile
 from .runtime import program
 from .runtime.errors import ExpectedError
 from .runtime.files import expanded
@@ -16,6 +17,8 @@ from .runtime.terminal import print_error, run_command
 
 PROJECT = Path(__file__).parent / "examples" / "starter"
 DESCRIPTION, PROGRAM = "cluster.yaml", "train.py"
+#: Host of the description's services, replaced by the first one of a hostfile.
+THIS_HOST = "{host: localhost}"
 #: Line of the description that is replaced by the workers.
 ONE_WORKER = "  - {host: localhost, device: cpu}\n"
 #: Seconds per iteration of the workers' devices, used in turn.
@@ -38,12 +41,26 @@ def parser() -> argparse.ArgumentParser:
     command_parser.add_argument(
         "folder", nargs="?", type=expanded, default=Path(), metavar="DIR", help="folder, made if it does not exist"
     )
-    command_parser.add_argument(
+    where = command_parser.add_mutually_exclusive_group()
+    where.add_argument(
         "--workers",
         type=_workers,
         default=3,
         metavar="N",
         help="number of workers, all on this machine, with devices of unequal speed (default: %(default)s)",
+    )
+    where.add_argument(
+        "--hostfile",
+        type=expanded,
+        metavar="FILE",
+        help="hostfile of Open MPI, MPICH or Horovod: a worker for each of its slots, and all services on its first "
+        "host",
+    )
+    command_parser.add_argument(
+        "--device",
+        choices=("cpu", "gpu"),
+        default="cpu",
+        help="what a slot of the hostfile is: the CPU of its host, or a GPU of its own (default: %(default)s)",
     )
     return command_parser
 
@@ -54,18 +71,40 @@ def _workers(text: str) -> int:
     return int(text)
 
 
-def write_project(folder: Path, workers: int) -> list[Path]:
+def workers_here(number: int) -> list[str]:
+    """Return workers on this machine, of unequal speed, as lines of the description."""
+    times = (STEP_TIMES[index % len(STEP_TIMES)] for index in range(number))
+    return [f"  - {{host: localhost, device: cpu, step_time: {step_time}}}\n" for step_time in times]
+
+
+def workers_on(slots: Mapping[str, int], device: str) -> list[str]:
+    """Return a worker for each slot of each host, as lines of the description.
+
+    Args:
+        slots: host → number of slots.
+        device: "cpu", or "gpu" for gpu0, gpu1 and so on.
+    """
+    return [
+        f"  - {{host: {name}, device: {device if device == 'cpu' else f'gpu{index}'}}}\n"
+        for name, number in slots.items()
+        for index in range(number)
+    ]
+
+
+def write_project(folder: Path, workers: Sequence[str], first: str = "localhost") -> list[Path]:
     """Write the two files into a folder, and return their paths.
+
+    Args:
+        folder: made if it does not exist.
+        workers: lines of the description.
+        first: host of the services.
 
     Raises:
         FileExistsAlreadyError: one of them exists.
         OSError: one cannot be written.
     """
-    lines = [
-        f"  - {{host: localhost, device: cpu, step_time: {STEP_TIMES[number % len(STEP_TIMES)]}}}\n"
-        for number in range(workers)
-    ]
-    description = (PROJECT / DESCRIPTION).read_text(encoding="utf-8").replace(ONE_WORKER, "".join(lines))
+    description = (PROJECT / DESCRIPTION).read_text(encoding="utf-8").replace(ONE_WORKER, "".join(workers))
+    description = description.replace(THIS_HOST, f"{{host: {first}}}")
     texts = {folder / DESCRIPTION: description, folder / PROGRAM: (PROJECT / PROGRAM).read_text(encoding="utf-8")}
     folder.mkdir(parents=True, exist_ok=True)
     existing = [str(path) for path in texts if path.exists() or path.is_symlink()]
@@ -85,14 +124,16 @@ def main(words: Sequence[str] | None = None) -> int:
     options = parser().parse_args(words)
 
     def write() -> int:
-        for path in write_project(options.folder, options.workers):
+        slots = hostfile.read(options.hostfile) if options.hostfile else {}
+        workers = workers_on(slots, options.device) if slots else workers_here(options.workers)
+        for path in write_project(options.folder, workers, next(iter(slots), "localhost")):
             print(f"wrote {path}")
         enter = "" if options.folder == Path() else f"    cd {shlex.quote(str(options.folder))}\n"
         print(
             f"\nNext:\n\n{enter}"
             f"    esync doctor {DESCRIPTION}    # can this machine, and the hosts, train?\n"
             f"    esync data fetch             # the data set, where doctor does not find it\n"
-            f"    esync launch {DESCRIPTION}    # {options.workers} worker(s), about a minute, then report.html\n"
+            f"    esync launch {DESCRIPTION}    # {len(workers)} worker(s), about a minute, then report.html\n"
             f"    esync launch {DESCRIPTION} -m sync && esync compare logs/train    # against synchronous SGD"
         )
         return 0
