@@ -7,6 +7,7 @@
 #SBATCH --time=01:00:00
 #SBATCH --requeue               # after a node's failure or a preemption Slurm starts the job anew …
 #SBATCH --open-mode=append
+#SBATCH --signal=B:USR1@60      # a minute before the end of its time the job writes a checkpoint
 ##SBATCH --gres=gpu:2           # GPUs of each node; with one # it counts
 
 exec esync launch train.yaml --slurm --resume "$@"   # … and --resume goes on from the newest checkpoint
