@@ -19,6 +19,7 @@ WORKFLOW = ROOT / ".github" / "workflows" / "tests.yml"
 SCHEMAS = {
     "vendor.citation-file-format": ["CITATION.cff"],
     "vendor.github-workflows": [".github/workflows/tests.yml", ".github/workflows/release.yml"],
+    "vendor.compose-spec": ["examples/compose/compose.yaml"],
     "vendor.github-issue-forms": [".github/ISSUE_TEMPLATE/bug.yml", ".github/ISSUE_TEMPLATE/feature.yml"],
     "vendor.github-issue-config": [".github/ISSUE_TEMPLATE/config.yml"],
 }

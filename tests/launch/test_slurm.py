@@ -215,6 +215,17 @@ def test_example_on_real_slurm_that_is_requeued_resumes_and_when_cancelled_leave
     batch.until(lambda: batch.state == "CANCELLED" and batch.processes() == [])
 
 
+def test_example_on_real_slurm_writes_a_checkpoint_when_its_time_is_nearly_over(tmp_path, data_dir, cluster):
+    batch = Batch(cluster, tmp_path, data_dir, "--rounds", "100000", "--checkpoint-every", "100000")
+    device = tmp_path / "logs" / "lenet" / "esync" / NODES[1] / "cpu"
+    batch.until(lambda: len(rounds(device)) >= 3)
+    cluster.run("scancel", "--batch", "--signal=USR1", batch.number)  # as --signal=B:USR1@60 does
+    batch.until(lambda: batch.state == "FAILED" and batch.processes() == [])
+    assert f"ExitCode={os.EX_TEMPFAIL}:0" in cluster.run("scontrol", "show", "job", batch.number)
+    assert "SIGUSR1: the workers have 50 s to write a checkpoint and end" in batch.output.read_text()
+    assert (tmp_path / "kept" / f"round-{rounds(device)[-1]}").is_dir()
+
+
 @pytest.mark.parametrize("wanted", ["--gres=gpu:2 -n 1", "--gpus-per-task=1 -n 2 -c 1", "--gpus=2 -n 2"])
 def test_processes_on_real_slurm_have_all_gpus_and_cores_of_the_job(cluster, wanted):
     program = (
