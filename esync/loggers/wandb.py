@@ -56,7 +56,7 @@ class WandbLogger(Logger):
         resumed = {"id": run.resumed["id"], "resume": "allow"} if run.resumed else {}
         settings = {
             **{"project": self._project, "name": run.name or None, "group": run.group or None},
-            **{"config": dict(run.facts) or None, **resumed},
+            **{"config": dict(run.facts) or None, "reinit": "create_new", **resumed},
             **self._settings,
         }
         try:
