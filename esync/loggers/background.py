@@ -58,7 +58,7 @@ class BackgroundLogger(Logger):
             self._calls.put(lambda: self._logger.write(step, wall_time, scalars))
         elif not self._late:
             self._late = True
-            log.warning("%s does not keep up: it lacks rounds from round %d on", self.name, step)
+            log.warning("%s does not keep up, and lacks some rounds, the first of them round %d", self.name, step)
 
     def flush(self) -> None:
         """Have everything written so far, without waiting for it."""
