@@ -11,6 +11,7 @@ from types import FrameType
 
 from .. import config
 from ..runtime import progress
+from ..runtime.preemption import EXIT_CODE
 from .outcome import Failure, JobOutcome
 from .processes import Process
 from .replacements import Replacement, Replacements, Verdict, is_worker_0
@@ -132,7 +133,7 @@ class Supervisor:
         else:
             limit, roles = config.LAUNCH_FAREWELL, ("server", "scheduler")
             self._stop_endless()
-        end = time.monotonic() + limit
+        end = min(time.monotonic() + limit, self._notice_ends)
         while self._running(*roles) and not self._outcome.interrupted:
             if time.monotonic() > end + config.LAUNCH_GRACE * self._awaits_culprit:
                 break
@@ -230,9 +231,18 @@ class Supervisor:
             return
         self._outcome.exit_codes[process.spec.name] = process.exit_code
         if self._outcome.preempted and process.spec.role == "worker":
+            self._handle_preempted(process)
             return
         if not self._ending and (process.exit_code != 0 or process.spec.endless or self._lacks_trainer(process)):
             self._handle_early_end(process)
+
+    def _handle_preempted(self, process: Process) -> None:
+        """Fail the job if a worker has failed in its notice; say which one has not heard it."""
+        code, how = process.exit_code, process.how_it_ended
+        if code == -signal.SIGUSR1:
+            self._view.print(f"{process.spec.name} ({process.spec.where}) {how} before it listened for a notice")
+        elif code is not None and code > 0 and code != EXIT_CODE and not process.failed_after_another:
+            self._outcome.failures.append(self._failure(process, how))
 
     def _lacks_trainer(self, process: Process) -> bool:
         """Return whether a user's program has ended without making the Trainer that the others wait for."""

@@ -1,6 +1,7 @@
 """Jobs whose machines are taken away: a checkpoint of the round under way, exit code 75, and no round lost."""
 
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -107,3 +108,24 @@ def test_notice_needs_checkpoints(tmp_path, data_dir):
     described = read(write(tmp_path / "cluster.yaml", content))
     with pytest.raises(DescriptionError, match="preemption_notice: there is nothing to go on from without"):
         plan(described, locate(described), {}, HostResources([1024] * 9, 1))
+
+
+def test_checkpoint_that_cannot_be_written_fails_the_job(tmp_path, data_dir, launch: Start):
+    job = launch(write(tmp_path / "cluster.yaml", cluster(data_dir, 60)))
+    job.until(lambda: bool(list(tmp_path.rglob("iter-3.txt"))))
+    shutil.rmtree(tmp_path / "kept")
+    (tmp_path / "kept").touch()
+    job.process.send_signal(signal.SIGTERM)
+    assert job.wait(LIMIT) == 1, job.output
+    assert "cannot write a checkpoint" in job.output
+
+
+def test_servers_do_not_outlive_the_notice(tmp_path, data_dir, launch: Start):
+    job = launch(write(tmp_path / "cluster.yaml", cluster(data_dir, 3)), "--", "sh", "-c", "sleep 60; true")
+    job.until(lambda: bool(list(tmp_path.rglob("worker-1.log"))))
+    time.sleep(1)
+    began = time.monotonic()
+    job.process.send_signal(signal.SIGUSR1)
+    assert job.wait(LIMIT) == os.EX_TEMPFAIL, job.output
+    assert time.monotonic() - began < 15
+    assert "worker-0 (left/cpu) was ended by SIGUSR1 before it listened for a notice" in job.output
