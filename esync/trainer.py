@@ -222,6 +222,7 @@ class Trainer(SeveralOptimizers, EndingMixin):
             log.warning("%s", others_warning(self._others))
         progress.report_event(progress.JOINED, rank=self.rank, exchanges=self.exchanges)
         self._run.train_begin(self)
+        self._end.go_first()
         self.world.device.begin_run(self.elapsed)
         self.world.recorder.begin_iteration()
         self.world.device.begin_iteration()

@@ -49,6 +49,10 @@ class TrainerEnd:
         """Call `end` when the program ends."""
         self._hooks.install()
 
+    def go_first(self) -> None:
+        """Call `end` before other hooks that callbacks have registered in `train_begin`."""
+        self._hooks.go_first()
+
     def check_open(self) -> None:
         """Refuse to go on after the end.
 

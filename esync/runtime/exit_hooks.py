@@ -59,6 +59,12 @@ class ExitHooks:
                 self._replace(builtins, name, self._watch_exit)
         atexit.register(self._at_exit)
 
+    def go_first(self) -> None:
+        """Be called before what has been registered with atexit since, such as the end of a logger's connection."""
+        if self._replaced:
+            atexit.unregister(self._at_exit)
+            atexit.register(self._at_exit)
+
     def remove(self) -> None:
         """Remove the hooks if they are installed."""
         atexit.unregister(self._at_exit)
