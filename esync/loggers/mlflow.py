@@ -4,6 +4,7 @@ Its own settings (MLFLOW_TRACKING_TOKEN, MLFLOW_HTTP_REQUEST_TIMEOUT, …) hold:
 https://mlflow.org/docs/latest/api_reference/python_api/mlflow.environment_variables.html.
 """
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -79,7 +80,7 @@ class MLflowLogger(Logger):
                 known = client.get_experiment_by_name(experiment)
                 number = known.experiment_id if known else client.create_experiment(experiment)
                 self._run_id = client.create_run(number, run_name=run.name, tags={"group": run.group}).info.run_id
-                flat = [Param(name, text[:LONGEST]) for name, text in _flat(run.facts)]
+                flat = [Param(_name(name), text[:LONGEST]) for name, text in _flat(run.facts)]
                 for first in range(0, len(flat), MOST_PARAMETERS):
                     client.log_batch(self._run_id, params=flat[first : first + MOST_PARAMETERS])
         except (MlflowException, OSError, requests.RequestException) as error:
@@ -91,7 +92,7 @@ class MLflowLogger(Logger):
         from mlflow.entities import Metric
 
         at = int(1000 * wall_time)
-        self._metrics += [Metric(tag, value, at, step) for tag, value in scalars.items() if value is not None]
+        self._metrics += [Metric(_name(tag), value, at, step) for tag, value in scalars.items() if value is not None]
         if len(self._metrics) > MOST_METRICS - 50 or time.monotonic() - self._sent > config.LOGGER_EVERY:
             self.flush()
 
@@ -113,6 +114,11 @@ class MLflowLogger(Logger):
         """See `Logger.close`."""
         self.flush()
         self._client.set_terminated(self._run_id, "FAILED" if error else "FINISHED")
+
+
+def _name(text: str) -> str:
+    """Return a name that MLflow takes, which refuses a whole batch because of another one."""
+    return re.sub(r"[^A-Za-z0-9_\-. :/]", "_", text)
 
 
 def _flat(facts: Mapping[str, Any], before: str = "") -> list[tuple[str, str]]:

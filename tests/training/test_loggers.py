@@ -13,6 +13,7 @@ import esync
 from esync import config
 from esync.launch.description import DescriptionError
 from esync.loggers import BackgroundLogger, LoggedRun, Logger, LoggerError, MLflowLogger, attach
+from esync.loggers.mlflow import _name
 from esync.simulate.job import SimulationJob
 from esync.simulate.job import run as simulate
 from esync.training.run_folder import names_of
@@ -198,3 +199,8 @@ def test_simulation_is_not_logged_on_the_network(tmp_path: Path) -> None:
     )
     with pytest.raises(DescriptionError, match="--wandb: simulations are logged with --tensorboard only"):
         simulate(SimulationJob(file, "none", {"wandb": "p", "log_dir": str(tmp_path)}, quiet=True))
+
+
+def test_names_are_those_that_mlflow_takes():
+    assert _name("recall/café (x)") == "recall/caf_ _x_"
+    assert _name("a-b.c d:e/f_1") == "a-b.c d:e/f_1"
