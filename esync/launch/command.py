@@ -207,6 +207,7 @@ def _launch_once(
 def _run(job: LaunchPlan, agents: AgentPool, options: argparse.Namespace) -> RunEnd:
     with closing(LogFolders(job.folder_here, job.options.overwrite, job.options.resume)) as folders:
         prepare(job, agents)
+        before = report.logged_before(job)
         title = f"{job.trained}, {job.mode_folder.name}, {len(job.workers)} workers, {options.file}"
         screen = view.choose(title, options.quiet, options.follow)
         with closing(screen):
@@ -230,8 +231,9 @@ def _run(job: LaunchPlan, agents: AgentPool, options: argparse.Namespace) -> Run
         except OSError as error:
             missing.append(f"cannot write {error.filename}: {error.strerror}; the logs are in {job.mode_folder}")
         page = report.write_page(job, outcome, figures)
-        for problem in report.attach_files(job, Path(options.file), outcome):
-            _notify(problem)
+        if not outcome.preempted:  # no time is left, and the run goes on
+            for problem in report.attach_files(job, Path(options.file), outcome, before):
+                _notify(problem)
         if outcome.ok and not missing:
             lines = [*report.success(figures, job, outcome), *([page] if page else []), *earlier]
             print("\n".join(lines), flush=True)

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -126,9 +127,15 @@ def write_page(plan: LaunchPlan, outcome: JobOutcome, figures: RunFigures | None
     return f"report: {page}"
 
 
-def attach_files(plan: LaunchPlan, description: Path, outcome: JobOutcome) -> list[str]:
+def logged_before(plan: LaunchPlan) -> dict[Path, bytes]:
+    """Return the run.json files that are there before a job: unchanged after it, they are of an earlier one."""
+    return {run: run.read_bytes() for run in plan.folder_here.glob(f"*/*/{RUN_FILE}")}
+
+
+def attach_files(plan: LaunchPlan, description: Path, outcome: JobOutcome, before: Mapping[Path, bytes]) -> list[str]:
     """Add the description and the report to where rank 0 has logged the run; return a line for each failure."""
-    logged = [references for run in plan.folder_here.glob(f"*/*/{RUN_FILE}") if (references := loggers_of(run.parent))]
+    written = [run for run in plan.folder_here.glob(f"*/*/{RUN_FILE}") if before.get(run) != run.read_bytes()]
+    logged = [references for run in written if (references := loggers_of(run.parent))]
     files = [description, plan.folder_here / OUTCOME_FILE, plan.folder_here / REPORT_FILE]
     present = [file for file in files if file.exists()]
     error = "" if outcome.ok else "; ".join(failure(outcome))
