@@ -86,7 +86,7 @@ class BackgroundLogger(Logger):
     def _run(self, run: LoggedRun, begun: "Future[Any]") -> None:
         try:
             begun.set_result(self._logger.begin(run))
-        except Exception as error:  # which the caller gets
+        except BaseException as error:  # which the caller gets
             begun.set_exception(error)
             return
         while (call := self._calls.get()) is not None:
@@ -94,6 +94,6 @@ class BackgroundLogger(Logger):
                 continue
             try:
                 call()
-            except Exception as error:  # of a library, or of the user's logger
+            except BaseException as error:  # of a library, or of the user's logger
                 self._failed = True
                 log.warning("%s has failed, and the run goes on without it: %s", self.name, one_line(error))

@@ -73,7 +73,7 @@ class Logger:
         """End the log of the run; `error` says why the run has failed, if it has."""
 
 
-def one_line(error: Exception) -> str:
+def one_line(error: BaseException) -> str:
     """Return the message of a library's error as the end of a sentence."""
     return " ".join(str(error).split())[:300] or type(error).__name__
 

@@ -175,6 +175,8 @@ class Run(TrainerCallback):
         if self._events_dir is not None:
             require()
         chosen = chosen_loggers(environment.wandb, environment.mlflow) if loggers is None else loggers
+        if len(names := [logger.name for logger in chosen]) > len(set(names)):
+            raise ValueError(f"loggers: two of them have the same name: {', '.join(names)}; give one another name")
         self._loggers = [BackgroundLogger(logger) for logger in chosen]
         self._evaluate, self._every, self._metric, self._target = evaluate, every, Metric(*metric), target
         self.evaluates = self._metric.name if evaluate is not None else ""

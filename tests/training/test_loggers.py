@@ -87,11 +87,17 @@ def test_logger_that_fails_ends_alone(tmp_path: Path, caplog: pytest.LogCaptureF
             raise ConnectionError("the server\nis gone")
 
     failing, other = Failing(), Recorder()
+    other.name = "other"
     train(dense(), esync.Run(tmp_path, loggers=[failing, other]), rounds=3)
     assert len(failing.calls) == 1
     assert len([call for call in other.calls if call[0] == "write"]) == 3
     warnings = [record.getMessage() for record in caplog.records if "recorder" in record.getMessage()]
     assert warnings == ["recorder has failed, and the run goes on without it: the server is gone"]
+
+
+def test_two_loggers_of_one_name_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="two of them have the same name: recorder, recorder"):
+        esync.Run(tmp_path, loggers=[Recorder(), Recorder()])
 
 
 def test_logger_that_cannot_begin_ends_the_run_before_its_first_round(tmp_path: Path) -> None:
