@@ -118,6 +118,7 @@ EVALUATION_TRIAL = 15.0  # seconds for which the first round waits for an evalua
 EVAL_BATCH_SIZE = 500  # images of one forward pass of the evaluation
 LOG_DIR = "logs"
 LOG_DISK_FULL = 600.0  # seconds that a worker goes on, or waits in the end, while a full disk does not take its logs
+PREEMPTION_NEWS = 2.0  # seconds at the end of a run for a notice that other workers may have had already
 LOGGER_TIMEOUT = 60.0  # seconds that a finished run waits for W&B or MLflow to take the rest
 LOGGER_BACKLOG = 10_000  # rounds and evaluations that wait in memory for them
 LOGGER_EVERY = 1.0  # seconds between two requests to MLflow

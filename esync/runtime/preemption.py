@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from types import FrameType
 
 #: Exit code of what has been preempted, and goes on with --resume.
@@ -25,6 +26,12 @@ class PreemptionNotice:
             ValueError: this is another thread.
         """
         signal.signal(signal.SIGUSR1, self._handle)
+
+    def wait(self, seconds: float) -> None:
+        """Wait until it has come, at most so many seconds."""
+        end = time.monotonic() + seconds
+        while not self.arrived and time.monotonic() < end:
+            time.sleep(0.05)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.arrived = True

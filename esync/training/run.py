@@ -360,6 +360,8 @@ class Run(TrainerCallback):
         if self._rounds is None or self._closed:
             return
         try:
+            if self._listens and trainer.finished:
+                self._notice.wait(config.PREEMPTION_NEWS)  # another worker may have heard it first, and ended the run
             if self.preempted and trainer.finished:
                 self._pause(trainer)
                 return
