@@ -79,7 +79,7 @@ def test_preempted_job_of_another_mode_goes_on(tmp_path, data_dir, launch: Start
 
 def test_job_that_does_not_end_in_its_time_is_ended(tmp_path, data_dir, launch: Start):
     content = cluster(data_dir, 1)
-    content["workers"][1]["step_time"] = 20.0
+    content["workers"][1]["step_time"] = 10.0
     job = launch(write(tmp_path / "cluster.yaml", content))
     job.until(lambda: bool(list(tmp_path.rglob("run.json"))))
     began = time.monotonic()
@@ -92,7 +92,7 @@ def test_job_that_does_not_end_in_its_time_is_ended(tmp_path, data_dir, launch: 
 
 def test_second_signal_ends_the_job(tmp_path, data_dir, launch: Start):
     content = cluster(data_dir, 600)
-    content["workers"][1]["step_time"] = 60.0
+    content["workers"][1]["step_time"] = 10.0
     job = launch(write(tmp_path / "cluster.yaml", content))
     job.until(lambda: bool(list(tmp_path.rglob("run.json"))))
     job.process.send_signal(signal.SIGTERM)
