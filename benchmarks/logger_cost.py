@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 from harness import program
+from harness.timing import in_turns, medians
 
 import esync
 from esync import mx
@@ -54,17 +55,21 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=200)
     given = parser.parse_args()
     os.environ["WANDB_MODE"], os.environ["WANDB_SILENT"] = "offline", "true"
-    costs = []
+
+    def loggers() -> list[Logger]:
+        chosen: list[Logger] = [WandbLogger("benchmark")] if given.wandb else []
+        return chosen + ([MLflowLogger(given.mlflow)] if given.mlflow else [])
+
     with tempfile.TemporaryDirectory() as room:
         os.chdir(room)
-        for number in range(given.pairs):
-            loggers: list[Logger] = [WandbLogger("benchmark")] if given.wandb else []
-            loggers += [MLflowLogger(given.mlflow)] if given.mlflow else []
-            with_them = seconds(given.rounds, Path(room) / f"with-{number}", loggers)
-            without = seconds(given.rounds, Path(room) / f"without-{number}", [])
-            costs.append(with_them - without)
-            print(f"{1000 * with_them:.2f} ms with loggers, {1000 * without:.2f} ms without")
-    print(f"cost of a round: median {1000 * statistics.median(costs):.2f} ms")
+        ways = {
+            "with loggers": lambda: seconds(given.rounds, Path("with"), loggers()),
+            "without": lambda: seconds(given.rounds, Path("without"), []),
+        }
+        medians_of = medians(in_turns(ways, given.pairs))
+    for name, median in medians_of.items():
+        print(f"{1000 * median:.2f} ms {name}")
+    print(f"cost of a round: {1000 * (medians_of['with loggers'] - medians_of['without']):.2f} ms")
     return 0
 
 

@@ -4,7 +4,6 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent import futures
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -43,11 +42,7 @@ class BackgroundLogger(Logger):
         self._thread = threading.Thread(target=self._run, args=(run, begun), name=f"logger {self.name}", daemon=True)
         self._thread.start()
         wait = WatchedWait(f"{self.name} to begin the run", config.LOGGER_TIMEOUT)
-        while not begun.done() and wait.lasted < wait.limit:
-            futures.wait([begun], 0.1)
-            if wait.due(config.ANNOUNCE_AFTER):
-                log.warning(wait.announcement())
-        if not begun.done():
+        if not wait.until(begun.done):
             self._thread = None
             raise LoggerError(f"{self.name} has not begun to log the run within {wait.limit:g} s; can it be reached?")
         return begun.result()
@@ -70,16 +65,12 @@ class BackgroundLogger(Logger):
 
     def close(self, error: str = "") -> None:
         """End the log, and wait until everything is written, at most `config.LOGGER_TIMEOUT` seconds."""
-        if self._thread is None:
+        if (thread := self._thread) is None:
             return
         self._calls.put(lambda: self._logger.close(error))
         self._calls.put(None)
         wait = WatchedWait(f"{self.name} to take the rest of the run", config.LOGGER_TIMEOUT)
-        while self._thread.is_alive() and wait.lasted < wait.limit:
-            self._thread.join(0.1)
-            if wait.due(config.ANNOUNCE_AFTER):
-                log.warning(wait.announcement())
-        if self._thread.is_alive():
+        if not wait.until(lambda: not thread.is_alive()):
             log.warning("%s has not taken the rest of the run within %g s", self.name, wait.limit)
         self._thread = None
 

@@ -1,5 +1,6 @@
 """What a run is recorded with elsewhere: the interface of loggers, and the scalars that they get."""
 
+import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,6 +72,24 @@ class Logger:
 
     def close(self, error: str = "") -> None:
         """End the log of the run; `error` says why the run has failed, if it has."""
+
+
+def require(module: str, extra: str, need: str, error: type[LoggerError] = LoggerError) -> None:
+    """Check that a module can be imported.
+
+    Args:
+        module: the module.
+        extra: of this package, which brings it.
+        need: who needs which package, as the beginning of the message.
+        error: what is raised.
+
+    Raises:
+        LoggerError: it is not installed.
+    """
+    try:
+        importlib.import_module(module)
+    except ImportError:
+        raise error(f'{need}, which is not installed: pip install "esync[{extra}]"') from None
 
 
 def one_line(error: BaseException) -> str:

@@ -12,22 +12,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from .. import config
-from .logger import LoggedRun, Logger, LoggerError, one_line
+from .logger import LoggedRun, Logger, LoggerError, one_line, require
 
 #: Most metrics and parameters of a request, and characters of a parameter, by MLflow's limits.
 MOST_METRICS, MOST_PARAMETERS, LONGEST = 1000, 100, 500
-
-
-def require() -> None:
-    """Check that the package is installed.
-
-    Raises:
-        LoggerError: it is not.
-    """
-    try:
-        import mlflow  # noqa: F401 - only whether it is there
-    except ImportError:
-        raise LoggerError('MLflow needs mlflow-skinny, which is not installed: pip install "esync[mlflow]"') from None
 
 
 class MLflowLogger(Logger):
@@ -48,7 +36,7 @@ class MLflowLogger(Logger):
     name = "mlflow"
 
     def __init__(self, uri: str, experiment: str | None = None) -> None:
-        require()
+        require("mlflow", "mlflow", "MLflow needs mlflow-skinny")
         if urlsplit(uri).password:
             raise LoggerError(
                 "MLflow: the logs would show the password in the URI: leave it out, and set MLFLOW_TRACKING_USERNAME "

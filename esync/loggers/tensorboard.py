@@ -5,12 +5,14 @@ Event files are in `{network}/{mode}/{host}/{device}` below the user's folder, l
 these folders is a run in TensorBoard.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ..runtime.files import make_earlier_folder
 from .logger import Logger, LoggerError
+from .logger import require as require_package
 
 #: Part of the names of event files, by which TensorBoard finds them.
 EVENT_FILE = "tfevents"
@@ -26,12 +28,7 @@ def require() -> None:
     Raises:
         TensorBoardError: it is not installed.
     """
-    try:
-        import tensorboardX  # noqa: F401 - only whether it is there
-    except ImportError:
-        raise TensorBoardError(
-            'event files for TensorBoard need tensorboardX, which is not installed: pip install "esync[tensorboard]"'
-        ) from None
+    require_package("tensorboardX", "tensorboard", "event files for TensorBoard need tensorboardX", TensorBoardError)
 
 
 class EventFile(Logger):
@@ -53,7 +50,7 @@ class EventFile(Logger):
         from tensorboardX.event_file_writer import EventsWriter
 
         self._folder = folder
-        try:
+        with self._failures_named():
             folder.mkdir(parents=True, exist_ok=True)
             earlier = [] if go_on else list(folder.glob(f"*{EVENT_FILE}*"))
             if earlier:
@@ -63,8 +60,6 @@ class EventFile(Logger):
             # A run that is resumed within a second must not overwrite its previous file.
             suffix = f".{len(list(folder.glob(f'*{EVENT_FILE}*')))}"
             self._writer: Any = EventsWriter(str(folder / "events"), suffix)
-        except OSError as error:
-            raise self._failed(error) from None
 
     def write(self, step: int, wall_time: float, scalars: Mapping[str, float | None]) -> None:
         """Write scalars by their tags; those that are None are left out.
@@ -81,10 +76,8 @@ class EventFile(Logger):
         from tensorboardX.proto.summary_pb2 import Summary
 
         values = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items() if value is not None]
-        try:
+        with self._failures_named():
             self._writer.write_event(Event(step=step, wall_time=wall_time, summary=Summary(value=values)))
-        except OSError as error:
-            raise self._failed(error) from None
 
     def flush(self) -> None:
         """Write all buffered scalars.
@@ -92,10 +85,8 @@ class EventFile(Logger):
         Raises:
             TensorBoardError: the file cannot be written.
         """
-        try:
+        with self._failures_named():
             self._writer.flush()
-        except OSError as error:
-            raise self._failed(error) from None
 
     def close(self, error: str = "") -> None:
         """Write the rest.
@@ -103,10 +94,12 @@ class EventFile(Logger):
         Raises:
             TensorBoardError: the file cannot be written.
         """
-        try:
+        with self._failures_named():
             self._writer.close()
-        except OSError as error:
-            raise self._failed(error) from None
 
-    def _failed(self, error: OSError) -> TensorBoardError:
-        return TensorBoardError(f"cannot write event files to {self._folder}: {error.strerror or error}")
+    @contextmanager
+    def _failures_named(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise TensorBoardError(f"cannot write event files to {self._folder}: {error.strerror or error}") from None

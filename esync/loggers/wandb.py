@@ -8,19 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .logger import LoggedRun, Logger, LoggerError, one_line
-
-
-def require() -> None:
-    """Check that the package is installed.
-
-    Raises:
-        LoggerError: it is not.
-    """
-    try:
-        import wandb  # noqa: F401 - only whether it is there
-    except ImportError:
-        raise LoggerError('Weights & Biases needs wandb, which is not installed: pip install "esync[wandb]"') from None
+from .logger import LoggedRun, Logger, LoggerError, one_line, require
 
 
 class WandbLogger(Logger):
@@ -40,7 +28,7 @@ class WandbLogger(Logger):
     name = "wandb"
 
     def __init__(self, project: str, **settings: Any) -> None:
-        require()
+        require("wandb", "wandb", "Weights & Biases needs wandb")
         self._project, self._settings = project, settings
         self._run: Any = None
 

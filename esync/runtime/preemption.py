@@ -27,11 +27,12 @@ class PreemptionNotice:
         """
         signal.signal(signal.SIGUSR1, self._handle)
 
-    def wait(self, seconds: float) -> None:
-        """Wait until it has come, at most so many seconds."""
+    def wait(self, seconds: float) -> bool:
+        """Wait until it has come, at most so many seconds; return whether it has."""
         end = time.monotonic() + seconds
         while not self.arrived and time.monotonic() < end:
             time.sleep(0.05)
+        return self.arrived
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.arrived = True

@@ -78,6 +78,19 @@ class WatchedWait:
         self.announced = lasted
         return True
 
+    def until(self, done: Callable[[], bool], tick: float = 0.01) -> bool:
+        """Wait until something is done, at most to the limit, and announce that; return whether it is done.
+
+        Args:
+            done: whether it is.
+            tick: seconds between two looks.
+        """
+        while not (over := done()) and self.lasted < self.limit:
+            if self.due(config.ANNOUNCE_AFTER):
+                log.warning(self.announcement())
+            time.sleep(tick)
+        return over
+
     def check(self) -> None:
         """Check the limit; for waits that poll in Python.
 

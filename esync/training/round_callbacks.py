@@ -106,10 +106,7 @@ class PeriodicEvaluation:
         """
         wait = WatchedWait("evaluate, which is tried before the first round", config.EVALUATION_TRIAL)
         self._pending = None, self._start(trainer)
-        while not self._pending[1].done() and wait.lasted < wait.limit:
-            if wait.due(config.ANNOUNCE_AFTER):
-                log.warning(wait.announcement())
-            time.sleep(0.01)
+        wait.until(self._pending[1].done)
         self.arrived()
 
     @property

@@ -75,17 +75,24 @@ def claim(log_dir: Path, device: str, overwrite: bool, rounds: int = 0, rank: in
 def _rank_of(folder: Path) -> int | None:
     """Return the rank whose logs are in a folder; None if unknown."""
     try:
-        return int(json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))["rank"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return int(_facts_of(folder)["rank"])
+    except (ValueError, KeyError, TypeError):
         return None
 
 
 def loggers_of(folder: Path) -> dict[str, Any]:
     """Return what identifies the run of these logs with each logger, by its name; see `loggers.Logger.begin`."""
+    references = _facts_of(folder).get("loggers")
+    return references if isinstance(references, dict) else {}
+
+
+def _facts_of(folder: Path) -> dict[str, Any]:
+    """Return the content of run.json; nothing where it cannot be read."""
     try:
-        return dict(json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))["loggers"])
-    except (OSError, ValueError, KeyError, TypeError):
+        facts = json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         return {}
+    return facts if isinstance(facts, dict) else {}
 
 
 def _number(path: Path) -> int:

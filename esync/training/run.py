@@ -273,8 +273,7 @@ class Run(TrainerCallback):
         logged = trainer.exchanges if trainer.replacement or resumed is not None else 0
         log_dir, events_dir = self._log_dir, self._events_dir
         if self._name is not None:
-            program = Path(sys.argv[0]).stem.strip(".") or "program"
-            log_dir = run_folder(log_dir, program, trainer.algorithm.name, self._name) / socket.gethostname()
+            log_dir = run_folder(log_dir, _program(), trainer.algorithm.name, self._name) / socket.gethostname()
             events_dir = events_dir and same_below(events_dir, log_dir, self._log_dir)
         logs = RoundLog(log_dir, self._device_folder or device, self._overwrite, logged, trainer.rank)
         self.folder = logs.folder
@@ -360,9 +359,8 @@ class Run(TrainerCallback):
         if self._rounds is None or self._closed:
             return
         try:
-            if self._listens and trainer.finished:
-                self._notice.wait(config.PREEMPTION_NEWS)  # another worker may have heard it first, and ended the run
-            if self.preempted and trainer.finished:
+            # Another worker may have heard of it first, and ended the run.
+            if self._listens and trainer.finished and self._notice.wait(config.PREEMPTION_NEWS):
                 self._pause(trainer)
                 return
             if self.checkpoints is not None and trainer.finished:
@@ -430,7 +428,7 @@ class Run(TrainerCallback):
 
     def _begin_loggers(self, trainer: Trainer, logs: RoundLog, facts: dict[str, Any], goes_on: bool) -> dict[str, Any]:
         """Begin to log the run, and return what identifies it with each logger, by the logger's name."""
-        trained = str(facts.get("network") or Path(sys.argv[0]).stem.strip(".") or "program")
+        trained = str(facts.get("network") or _program())
         before = loggers_of(logs.folder) if goes_on else {}
         name, group = (f"{trained}/{text}" for text in names_of(logs.folder, trainer.algorithm.name))
         return {
@@ -475,6 +473,11 @@ class Run(TrainerCallback):
         for logger in self._loggers:
             logger.add_files("model", [folder])
         self._reporter.print(f"final model in {folder}")
+
+
+def _program() -> str:
+    """Return the name of the running program."""
+    return Path(sys.argv[0]).stem.strip(".") or "program"
 
 
 class PlateauDetection(Callback):
