@@ -139,6 +139,7 @@ class EvaluationProcess:
             EvaluationError: the process has ended or hangs, and is not restarted.
         """
         assert self._process.stdout is not None
+        state = state_of(self._process.pid)  # before the pipe: what an ended process has written is there by then
         if select.select([self._process.stdout], [], [], seconds)[0]:
             if line := self._process.stdout.readline():
                 self._question, answer = "", json.loads(line)
@@ -148,7 +149,6 @@ class EvaluationProcess:
             self._begin_again()
             return None
         still = self._stall_detector.stalled_for(self._process.pid) > config.EVALUATION_STILL
-        state = state_of(self._process.pid)
         if state == "Z":  # its forked processes keep its pipe open
             self._begin_again()
         elif still and state == "T":

@@ -16,6 +16,7 @@ from esync.runtime.errors import EvaluationError
 from esync.runtime.futures import NotDoneError
 from esync.runtime.mxnet_import import mx
 from esync.runtime.processes import EVALUATING
+from esync.training import evaluation_process
 from esync.training.accuracy import predictions, recall_by_class, spread
 from esync.training.evaluation_process import EvaluationProcess
 
@@ -190,6 +191,24 @@ def test_evaluation_process_that_fails_is_reported(tmp_path, images, capfd):
     finally:
         process.close()
     assert "Traceback" not in capfd.readouterr().err
+
+
+def test_error_of_an_evaluation_process_that_ends_between_two_checks_is_reported(tmp_path, images, monkeypatch):
+    """It writes its error and ends while its state is read."""
+    replica = replica_of(lenet(1, images)[0])
+    process = EvaluationProcess(NamedEvaluation("lenet", "fashion-mnist", str(tmp_path)), replica.size)
+
+    def state_at_its_end(process_id: int) -> str:
+        assert ends(process_id)
+        return "Z"
+
+    monkeypatch.setattr(evaluation_process, "state_of", state_at_its_end)
+    try:
+        with pytest.raises(EvaluationError, match=r"has failed: .*no such folder"):
+            ask(process, replica).wait()
+    finally:
+        monkeypatch.undo()
+        process.close()
 
 
 def test_evaluation_process_that_is_killed_between_two_evaluations_is_restarted(process, data_dir, images, caplog):
