@@ -210,21 +210,21 @@ def device_summary(rounds: list[LoggedRound], info: RunInfo | None) -> DeviceSum
     """Return the columns of one device, from its rounds in ascending order and its run.json."""
     metric = info.metric if info else TEST_ACCURACY
     logged = {name: None for r in rounds for name in r.logged}  # in the order of the log
-    evaluated = [(r.number, r.accuracy, r.accuracy_time, r.total_time) for r in rounds if r.accuracy is not None]
-    parts = [r.parts for r in rounds if r.accuracy is not None]
-    part_names = {name: None for part in parts for name in part}
+    evaluated = [(r, r.accuracy) for r in rounds if r.accuracy is not None]
+    part_names = {name: None for r, _ in evaluated for name in r.parts}
     return DeviceSummary(
-        accuracy_list=[round(value, 3) if metric.is_accuracy else value for _, value, _, _ in evaluated],
+        accuracy_list=[round(value, 3) if metric.is_accuracy else value for _, value in evaluated],
         num_samples_list=[r.samples for r in rounds],
         self_iters_list=[r.entries for r in rounds],
         elapsed_time_list=[round(r.total_time) for r in rounds],
         aggregate_time_list=[r.aggregate for r in rounds],
         rounds_list=[r.number for r in rounds],
         run_rounds_list=_complete(r.run_round for r in rounds),
-        accuracy_rounds=[number for number, _, _, _ in evaluated],
-        accuracy_time_list=[round(total if exact is None else exact, 3) for _, _, exact, total in evaluated],
-        accuracy_exact_list=[accuracy for _, accuracy, _, _ in evaluated],
-        parts={name: [part.get(name) for part in parts] for name in part_names},
+        accuracy_rounds=[r.number for r, _ in evaluated],
+        accuracy_time_list=[round(r.total_time, 3) for r, _ in evaluated],
+        accuracy_exact_list=[accuracy for _, accuracy in evaluated],
+        evaluation_time_list=_where_any(r.evaluation_time for r, _ in evaluated),
+        parts={name: [r.parts.get(name) for r, _ in evaluated] for name in part_names},
         computing_time_list=[round(r.computing, 6) for r in rounds],
         bytes_sent_list=_complete(r.bytes_sent for r in rounds),
         bytes_received_list=_complete(r.bytes_received for r in rounds),

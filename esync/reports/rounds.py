@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from ..runtime.metric import PARTS, TEST_ACCURACY, Metric, finite
+from ..runtime.metric import EVALUATION_TIME, PARTS, TEST_ACCURACY, Metric, finite
 from ..runtime.phase_timer import COMPUTE, GLOBAL_AGGREGATE, GLOBAL_UPDATE, LOCAL_UPDATE, LOGGED
 from .metrics import MAX_NUMBER
 
@@ -50,7 +50,7 @@ class LoggedRound:
             loading data, queries to the state server, exchanges, waits and evaluations.
         accuracy: test accuracy (0 to 1), or value of the run's own metric, of the weights at the
             end of this round.
-        accuracy_time: when the device had those weights, from the start of the run.
+        evaluation_time: duration of that evaluation.
         bytes_sent, bytes_received: bytes transmitted in this round.
         wait: time from this device's commit to the last one.
         transfer: the rest of the exchange.
@@ -68,7 +68,7 @@ class LoggedRound:
     aggregate: float
     computing: float
     accuracy: float | None
-    accuracy_time: float | None
+    evaluation_time: float | None
     bytes_sent: int | None
     bytes_received: int | None
     wait: float | None
@@ -143,7 +143,7 @@ def _check(log: dict[str, Any], number: int, metric: Metric) -> LoggedRound:
         aggregate=_number("the time of the exchange", exchanges[0] if exchanges else None) or 0.0,
         computing=_number("the time of computing", computing) or 0.0,
         accuracy=_evaluated(metric, log.get(metric.name)),
-        accuracy_time=_number("accuracy_time", log.get("accuracy_time")),
+        evaluation_time=_number(EVALUATION_TIME, log.get(EVALUATION_TIME)),
         bytes_sent=_count("bytes_sent", log),
         bytes_received=_count("bytes_received", log),
         wait=_number("wait", log.get("wait")),

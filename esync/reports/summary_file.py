@@ -76,6 +76,7 @@ class DeviceSummary(BaseModel):
     accuracy_rounds: list[Count] = []
     accuracy_time_list: list[Amount] = []  # times of the evaluated weights
     accuracy_exact_list: list[float] = []  # not rounded
+    evaluation_time_list: list[Amount | None] = []  # durations of the evaluations
     # further results of the evaluations, such as recall/3: name → values; None: missing, or not finite
     parts: dict[str, list[float | None]] = {}
     computing_time_list: list[Amount] = []  # "forward and backward" + "local update", without loading data
@@ -135,6 +136,8 @@ class DeviceSummary(BaseModel):
                 raise ValueError(f"logged {name} has {len(means)} values where {rounds} are expected")
         for name in ("accuracy_time_list", "accuracy_exact_list"):
             self._require_length(name, len(self.accuracy_rounds))
+        if self.evaluation_time_list:
+            self._require_length("evaluation_time_list", len(self.accuracy_rounds))
         for name, values in self.parts.items():
             if len(values) != len(self.accuracy_rounds):
                 raise ValueError(f"part {name} has {len(values)} values where {len(self.accuracy_rounds)} are expected")

@@ -39,12 +39,16 @@ class TraceError(ExpectedError):
 
 @dataclass(frozen=True)
 class _Track:
-    """A device: its log, its numbers in the trace, and when it began after the first one, in seconds."""
+    """A device: its log, its numbers in the trace, and when it began after the first one, in seconds.
+
+    The thread of its evaluations is `evaluation_tid`.
+    """
 
     name: str
     device: DeviceSummary
     pid: int
     tid: int
+    evaluation_tid: int
     offset: float
     blocks: Sequence[Block]
 
@@ -97,7 +101,7 @@ def trace_events(run: LoggedRun) -> Iterator[Event]:
             began = started[f"{host}/{name}"]
             late = 0.0 if began is None or first is None else began - first
             offset = late if late <= LATEST_START else 0.0
-            tracks.append(_Track(name, device, pid, next(numbers), offset, blocks_of(device)))
+            tracks.append(_Track(name, device, pid, next(numbers), next(numbers), offset, blocks_of(device)))
             yield _named("thread", name, pid, tracks[-1].tid)
     for track in tracks:
         yield from _slices(track)
@@ -152,13 +156,25 @@ def _counters(track: _Track) -> Iterator[Event]:
 
 
 def _evaluations(track: _Track) -> Iterator[Event]:
-    """Yield each evaluation at the time of its weights; a log does not say how long it took."""
+    """Yield each evaluation from the time of its weights on; one whose duration is not known is a mark.
+
+    The slices are those of a thread of their own, because evaluations go on while the device trains.
+    """
     device, metric = track.device, track.device.metric
-    values = zip(device.accuracy_rounds, device.accuracy_time_list, device.accuracy_exact_list, strict=True)
-    for number, seconds, value in values:
-        text = f"evaluation of {device.unit} {number}: {metric.name} {metric.text(value)}"
-        yield track.event("i", printable(text), track.at(seconds), s="t")
-        yield track.event("C", "evaluated", track.at(seconds), args={printable(metric.name): value})
+    begins = [track.at(seconds) for seconds in device.accuracy_time_list]
+    durations = device.evaluation_time_list or [None] * len(begins)
+    if device.evaluation_time_list:
+        yield _named("thread", f"{track.name} evaluation", track.pid, track.evaluation_tid)
+    for index, (begin, duration, value) in enumerate(zip(begins, durations, device.accuracy_exact_list, strict=True)):
+        text = printable(
+            f"evaluation of {device.unit} {device.accuracy_rounds[index]}: {metric.name} {metric.text(value)}"
+        )
+        if duration is None:
+            yield track.event("i", text, begin, s="t")
+        else:
+            lasted = min([round(1e6 * duration), *(later - begin for later in begins[index + 1 : index + 2])])
+            yield {**track.event("X", text, begin, dur=max(0, lasted)), "tid": track.evaluation_tid}
+        yield track.event("C", "evaluated", begin, args={printable(metric.name): value})
 
 
 def _arrows(tracks: Sequence[_Track]) -> Iterator[Event]:

@@ -25,10 +25,12 @@ class EvaluationResult:
         value: value of the metric.
         parts: further finite numbers, by name; `recall/CLASS` is the share of a class's test samples
             that are classified correctly.
+        seconds: how long it took; None if that was not measured.
     """
 
     value: float
     parts: Mapping[str, float] = field(default_factory=dict)
+    seconds: float | None = None
 
 
 def recalls(parts: Mapping[str, float | None]) -> dict[str, float]:

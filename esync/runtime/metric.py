@@ -14,11 +14,13 @@ Goal = Literal["max", "min"]
 ACCURACY = "accuracy"
 #: Name of an evaluation's parts in a round's log file.
 PARTS = "parts"
+#: Key of its duration, in seconds.
+EVALUATION_TIME = "evaluation_time"
 #: Largest absolute value of a metric: a larger one counts as infinite, so that axes are finite.
 LARGEST = 1e100
 #: Names of a round's other values in its log file.
 TAKEN = (
-    "num_iters", "time", "num_samples", "iteration_times", "step_time_overrun", "total_time", "accuracy_time",
+    "num_iters", "time", "num_samples", "iteration_times", "step_time_overrun", "total_time", EVALUATION_TIME,
     "bytes_sent", "bytes_received", "wait", "transfer", "logged", PARTS,
 )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -59,7 +59,7 @@ class SimulatedEvaluator:
         """Start to evaluate the current values; return None during an evaluation."""
         if self._current is not None and not self._current.done():
             return None
-        result = self._evaluate(weights, statistics, every_sample)
+        result = replace(self._evaluate(weights, statistics, every_sample), seconds=self._lasting)
         self._current = TimedFuture(self._engine, self._engine.now + self._lasting, result)
         return self._current
 

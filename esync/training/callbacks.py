@@ -12,7 +12,7 @@ from .. import config
 from ..exchange import Result
 from ..loggers.logger import Logger, evaluation_scalars, round_scalars
 from ..runtime.logged_values import LOSS
-from ..runtime.metric import TEST_ACCURACY, Metric
+from ..runtime.metric import EVALUATION_TIME, PARTS, TEST_ACCURACY, Metric
 from ..runtime.phase_timer import LOGGED
 from ..runtime.progress import Progress, ProgressReporter
 from .round_log import RoundLog
@@ -43,6 +43,7 @@ class Evaluated:
         samples: samples that all workers had used by then.
         metric: what was evaluated.
         parts: further results by name; see `EvaluationResult`.
+        seconds: how long it took; None if that was not measured.
     """
 
     round: int
@@ -53,6 +54,7 @@ class Evaluated:
     samples: int
     metric: Metric = TEST_ACCURACY
     parts: Mapping[str, float] = field(default_factory=dict)
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -174,8 +176,13 @@ class LogFiles(Callback):
         self._logs.round(ended.number, ended.entry)
 
     def accuracy(self, evaluated: Evaluated) -> None:
-        """Add the accuracy to the round's file."""
-        self._logs.accuracy(evaluated.exchanges, evaluated.accuracy, evaluated.metric.name, evaluated.parts)
+        """Add the evaluation to the round's file."""
+        values = {
+            evaluated.metric.name: evaluated.accuracy,
+            **({PARTS: evaluated.parts} if evaluated.parts else {}),
+            **({} if evaluated.seconds is None else {EVALUATION_TIME: round(evaluated.seconds, 6)}),
+        }
+        self._logs.evaluation(evaluated.exchanges, values)
 
     def flush(self) -> None:
         """Wait until all files are written."""

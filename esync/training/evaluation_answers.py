@@ -1,15 +1,16 @@
 """The evaluating process's side of the protocol with the training process.
 
 The training process writes the weights to shared memory and sends a line, SOME_SAMPLES or EVERY_SAMPLE.
-The evaluating process answers with a line of JSON, {"value": …, "parts": {…}} or {"error": …}.
+The evaluating process answers with a line of JSON, {"value": …, "parts": {…}, "seconds": …} or {"error": …}.
 """
 
 import contextlib
 import json
 import mmap
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import IO
 
 import numpy as np
@@ -41,11 +42,13 @@ def answer_questions(
     """
     shared = np.frombuffer(mmap.mmap(memory, 4 * replica.size), np.float32)
     for line in questions:
+        begin = time.monotonic()
         replica.open()
         replica.weights.write(0, shared[: replica.weights.size])
         replica.statistics.write(0, shared[replica.weights.size :])
         replica.close()
-        print(json.dumps(asdict(evaluate(line.strip() == EVERY_SAMPLE))), file=answers, flush=True)
+        result = evaluate(line.strip() == EVERY_SAMPLE)
+        print(json.dumps(asdict(replace(result, seconds=time.monotonic() - begin))), file=answers, flush=True)
 
 
 @contextlib.contextmanager

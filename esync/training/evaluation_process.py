@@ -145,7 +145,7 @@ class EvaluationProcess:
                 self._question, answer = "", json.loads(line)
                 if "error" in answer:
                     raise EvaluationError(f"{answer['error']}; correct that, or train {self._program.without}")
-                return EvaluationResult(float(answer["value"]), answer["parts"])
+                return EvaluationResult(**answer)
             self._begin_again()
             return None
         still = self._stall_detector.stalled_for(self._process.pid) > config.EVALUATION_STILL

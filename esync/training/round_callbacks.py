@@ -161,7 +161,9 @@ class PeriodicEvaluation:
         self.tried = True
         if begun is None:
             return None
-        self.newest = replace(begun, accuracy=result.value, parts=result.parts, metric=self._metric)
+        self.newest = replace(
+            begun, accuracy=result.value, parts=result.parts, seconds=result.seconds, metric=self._metric
+        )
         return self.newest
 
     def wait(self) -> None:

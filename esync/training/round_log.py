@@ -14,7 +14,6 @@ import numpy as np
 
 from ..runtime.errors import ExpectedError
 from ..runtime.files import lock_file, make_earlier_folder
-from ..runtime.metric import PARTS
 from .background_writer import BackgroundWriter
 
 RUN_FILE = "run.json"
@@ -128,23 +127,20 @@ class RoundLog:
         """Write the file of a round."""
         self._write(f"iter-{number}.txt", _encoded(entry))
 
-    def accuracy(
-        self, number: int, accuracy: float, metric: str = "accuracy", parts: Mapping[str, float] | None = None
-    ) -> None:
-        """Add the accuracy, or another metric, of the weights at the end of a round to its file, and its parts.
+    def evaluation(self, number: int, values: Mapping[str, Any]) -> None:
+        """Add the evaluation of the weights at the end of a round to its file.
 
         Does nothing if that round has not been logged.
         """
 
-        def with_accuracy(content: bytes) -> bytes:
+        def with_evaluation(content: bytes) -> bytes:
             try:
-                entry = json.loads(content)
-                return _encoded({**entry, metric: accuracy, **({PARTS: parts} if parts else {})})
+                return _encoded({**json.loads(content), **values})
             except (ValueError, TypeError):  # not of this program
                 return content
 
         with self._failures_named():
-            self._writer.update(self.folder / f"iter-{number}.txt", with_accuracy)
+            self._writer.update(self.folder / f"iter-{number}.txt", with_evaluation)
 
     def text(self, name: str) -> str:
         """Return the content of a file beside the rounds; "" if it does not exist."""

@@ -9,6 +9,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -514,7 +515,8 @@ class InlineEvaluator:
         trainer, evaluation = self._trainer, Future[EvaluationResult]("the evaluation of the model")
         with trainer.mean_statistics():
             try:
-                evaluation.complete(self._evaluate())
+                begin = time.monotonic()
+                evaluation.complete(replace(self._evaluate(), seconds=time.monotonic() - begin))
             except EvaluationError as error:
                 evaluation.fail(error)
         return evaluation

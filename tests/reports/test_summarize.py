@@ -49,7 +49,7 @@ def test_summarize_adds_lists_of_bytes_waits_and_transfers(tmp_path: Path) -> No
     folder = tmp_path / "resnet18-v1" / "sync" / "h" / "gpu0"
     added = {"bytes_sent": 5, "bytes_received": 7, "transfer": 0.2}
     write_round(folder, 1, sync_round(1, 1.5, wait=0.25, **added))
-    write_round(folder, 2, sync_round(2, 3.0, accuracy=0.79961, accuracy_time=2.9, **added))
+    write_round(folder, 2, sync_round(2, 3.0, accuracy=0.79961, evaluation_time=0.4, **added))
     write_round(folder, 3, sync_round(3, 4.5, accuracy=0.9, wait=0.75, **added))
     (folder / "run.json").write_text(json.dumps({"batch_size": 64, "step_time": 1.0, "seed": 3, "overruns": 1}))
 
@@ -59,7 +59,8 @@ def test_summarize_adds_lists_of_bytes_waits_and_transfers(tmp_path: Path) -> No
     assert device["accuracy_rounds"] == [2, 3]
     assert device["accuracy_list"] == [0.8, 0.9]
     assert device["accuracy_exact_list"] == [0.79961, 0.9]
-    assert device["accuracy_time_list"] == [2.9, 4.5]
+    assert device["accuracy_time_list"] == [3.0, 4.5]
+    assert device["evaluation_time_list"] == [0.4, None]
     assert device["bytes_sent_list"] == [5, 5, 5]
     assert device["bytes_received_list"] == [7, 7, 7]
     assert device["bytes_estimated"] is False

@@ -168,6 +168,19 @@ def test_evaluations_are_marks_and_a_curve_on_the_device_that_evaluates(tmp_path
     assert trace.instants["two/cpu"] == []
 
 
+def test_evaluations_whose_duration_is_logged_are_slices_beside_training(tmp_path):
+    folder = tmp_path / "lenet" / "sync"
+    for number, evaluation in enumerate(({"evaluation_time": 1.2}, {}, {"evaluation_time": 9.0}, {}), start=1):
+        evaluated = {"accuracy": 0.5, **evaluation} if number != 2 else {}
+        write_round(folder / "one" / "gpu0", number, sync_round(number, 2.0 * number, wait=0.1, transfer=0.4, **evaluated))
+    trace = trace_of(folder)
+    assert [(each.name, each.begin, each.end) for each in trace.slices["one/gpu0 evaluation"]] == [
+        ("evaluation of round 1: accuracy 0.500", 2_000_000, 3_200_000),
+        ("evaluation of round 3: accuracy 0.500", 6_000_000, 8_000_000),  # the next one has begun by then
+    ]
+    assert trace.instants["one/gpu0"] == [(8_000_000, "evaluation of round 4: accuracy 0.500")]
+
+
 def test_trace_of_logs_with_gaps_and_of_two_runs_still_nests(tmp_path):
     folder = tmp_path / "lenet" / "sync"
     for number in (1, 2, 5, 6):

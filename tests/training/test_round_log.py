@@ -55,8 +55,8 @@ def test_round_log_rewrites_a_round_when_its_accuracy_arrives(tmp_path):
     log.round(1, {**ENTRY, "num_iters": 1})
     log.round(2, {**ENTRY, "num_iters": 2})
     log.round(3, {**ENTRY, "num_iters": 3})
-    log.accuracy(1, 0.25)
-    log.accuracy(3, 0.75)
+    log.evaluation(1, {"accuracy": 0.25})
+    log.evaluation(3, {"accuracy": 0.75})
     log.close()
     assert read(log.folder / "iter-1.txt") == {**ENTRY, "num_iters": 1, "accuracy": 0.25}
     assert read(log.folder / "iter-2.txt") == {**ENTRY, "num_iters": 2}
@@ -74,7 +74,7 @@ def test_round_log_writer_that_is_killed_leaves_no_truncated_file(tmp_path):
         "while True:\n"
         "    number += 1\n"
         "    log.round(number, {'number': number, 'filling': 'x' * 300_000})\n"
-        "    log.accuracy(number, 0.5)\n"
+        "    log.evaluation(number, {'accuracy': 0.5})\n"
         "    log.run({'number': number, 'filling': 'y' * 300_000})\n"
     )
     complete = 0
@@ -308,7 +308,7 @@ def test_round_log_frees_rounds_that_are_written(tmp_path):
     del entry
     gc.collect()
     assert kept() is None
-    log.accuracy(1, 0.5)
+    log.evaluation(1, {"accuracy": 0.5})
     log.close()
     assert read(log.folder / "iter-1.txt") == {**ENTRY, "accuracy": 0.5}
 
@@ -316,7 +316,7 @@ def test_round_log_frees_rounds_that_are_written(tmp_path):
 def test_round_log_accuracy_leaves_a_round_file_of_others_alone(tmp_path):
     log = RoundLog(tmp_path, "cpu")
     (log.folder / "iter-7.txt").write_text("mine")
-    log.accuracy(7, 0.5)
+    log.evaluation(7, {"accuracy": 0.5})
     log.close()
     assert (log.folder / "iter-7.txt").read_text() == "mine"
 

@@ -185,6 +185,16 @@ def test_run_with_another_metric_ends_at_its_target(tmp_path, capsys):
     assert re.search(r"perplexity 1 of round \d+ reaches the target 1.0: stopping", capsys.readouterr().out)
 
 
+@pytest.mark.parametrize("background", [True, False])
+def test_run_logs_how_long_an_evaluation_takes(tmp_path, background):
+    def evaluate() -> float:
+        time.sleep(0.2)
+        return 0.5
+
+    train(dense(), esync.Run(tmp_path, evaluate=evaluate, background=background, quiet=True), rounds=2)
+    assert 0.2 <= entries(tmp_path / "cpu")[2]["evaluation_time"] < 20
+
+
 @pytest.mark.parametrize(
     ("evaluate", "message", "background"),
     [
