@@ -25,7 +25,8 @@ def test_read_round_reads_a_published_esync_round(tmp_path: Path) -> None:
 
 
 def test_read_round_reads_a_sync_round_with_added_fields(tmp_path: Path) -> None:
-    log = sync_round(1, 2.0, exchange=0.5, bytes_sent=10, bytes_received=20, wait=0.4, transfer=0.1, evaluation_time=1.9)
+    measured = {"wait": 0.4, "transfer": 0.1, "evaluation_time": 1.9}
+    log = sync_round(1, 2.0, exchange=0.5, bytes_sent=10, bytes_received=20, **measured)
     one = read_round(write_round(tmp_path, 1, log | {"step_time_overrun": True, "of a later version": []}), 1)
     assert (one.entries, one.aggregate, one.computing) == (1, 0.5, 1.0)
     assert (one.bytes_sent, one.bytes_received, one.wait, one.transfer) == (10, 20, 0.4, 0.1)

@@ -172,7 +172,8 @@ def test_evaluations_whose_duration_is_logged_are_slices_beside_training(tmp_pat
     folder = tmp_path / "lenet" / "sync"
     for number, evaluation in enumerate(({"evaluation_time": 1.2}, {}, {"evaluation_time": 9.0}, {}), start=1):
         evaluated = {"accuracy": 0.5, **evaluation} if number != 2 else {}
-        write_round(folder / "one" / "gpu0", number, sync_round(number, 2.0 * number, wait=0.1, transfer=0.4, **evaluated))
+        log = sync_round(number, 2.0 * number, wait=0.1, transfer=0.4, **evaluated)
+        write_round(folder / "one" / "gpu0", number, log)
     trace = trace_of(folder)
     assert [(each.name, each.begin, each.end) for each in trace.slices["one/gpu0 evaluation"]] == [
         ("evaluation of round 1: accuracy 0.500", 2_000_000, 3_200_000),
