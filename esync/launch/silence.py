@@ -31,6 +31,8 @@ class SilenceMonitor:
         joined = silent.spec.own_program and progress.JOINED in silent.events and missing is None
         patience = config.ANNOUNCE_AFTER if silent.progress or not joined else config.LAUNCH_PROGRAM_SILENCE
         newest = max((process.reported for process in processes), default=self._began)
+        if missing is not None:  # a quiet program is not the fault of a process that it awaits since a moment ago
+            newest = max(newest, missing["at"])
         now = time.monotonic()
         if now - max(newest, self._announced) < patience:
             return ""

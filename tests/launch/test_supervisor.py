@@ -1,6 +1,7 @@
 """The supervisor of a job, with small Python programs as its processes."""
 
 import argparse
+import json
 import os
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from esync.launch.processes import Process
 from esync.launch.spec import LaunchPlan, ProcessSpec
 from esync.launch.status_table import WorkerRow
 from esync.launch.supervisor import Supervisor
+from esync.runtime import progress
 from esync.runtime.progress import Progress
 
 pytestmark = pytest.mark.timeout(60)
@@ -360,6 +362,18 @@ def test_supervisor_with_silent_processes_says_who_is_still_running(tmp_path, mo
     assert outcome.ok
     ending = "still running: worker-0; worker-0 said last: waiting for 1 server(s)"
     assert any(text.endswith(ending) for text in view.said)
+
+
+def test_supervisor_announces_who_is_missing_only_after_they_have_been_missing_for_long(tmp_path, monkeypatch):
+    monkeypatch.setattr(config, "ANNOUNCE_AFTER", 1.0)
+    missing = progress.EVENT_MARK + json.dumps({"kind": progress.MISSING, "what": "worker 0 to leave"})
+
+    def said(before: float, after: float) -> list[str]:
+        program = f"import time; time.sleep({before}); print({missing!r}, flush=True); time.sleep({after})"
+        return supervise(tmp_path, spec("worker-0", program))[1].said
+
+    assert not any("to leave" in text for text in said(1.5, 0.3))
+    assert "waiting for worker 0 to leave for 1 s" in said(0.0, 1.8)
 
 
 def test_supervisor_with_much_output_does_not_block_the_process(tmp_path):
