@@ -47,6 +47,7 @@ from typing import Any
 
 import yaml
 from harness import plan_times, program
+from harness.clusters import APART
 from harness.figures import read_figures, write_figures
 from harness.jobs import devices, entries
 from namespaces import DESK, Machines, missing
@@ -65,8 +66,6 @@ WARM_UP = 2
 LIMIT = 900.0  # seconds for one command
 RESULT = program.RESULTS / "plan_accuracy.json"
 TIMES, LAUNCHED_TIMES = program.RESULTS / "plan_times.json", program.RESULTS / "plan_launched_times.json"
-#: What MPI's processes are told, so that they use no shared memory, as between machines.
-APART = {"UCX_TLS": "tcp", "MPIR_CVAR_NOLOCAL": "1"}
 NETWORK = """\
 import mxnet as mx
 

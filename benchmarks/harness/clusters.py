@@ -16,6 +16,8 @@ from typing import Any
 SCHEDULER = ("-m", "esync.scheduler")
 SERVER = ("-m", "esync.server", "-c", "1")
 PATIENCE = 300.0  # seconds that workers may take
+#: Variables with which MPI's processes use no shared memory, as between machines.
+APART = {"UCX_TLS": "tcp", "MPIR_CVAR_NOLOCAL": "1"}
 
 
 class Cluster:

@@ -1,0 +1,180 @@
+"""How long does a step of synchronous SGD take, beside Horovod?
+
+    python benchmarks/peers.py --horovod FOLDER [--turns 3] [--steps 40] [--places machine network] [--json FILE]
+
+FOLDER is a virtual environment with Horovod 0.28.1 for MXNet 1.9.1 and gloo, which has to be built, with CMake
+older than 4:
+
+    python -m venv FOLDER; . FOLDER/bin/activate
+    pip install "setuptools<70" wheel "numpy<1.24" mxnet==1.9.1 cffi cloudpickle psutil pyyaml packaging
+    export HOROVOD_WITH_MXNET=1 HOROVOD_WITH_GLOO=1 HOROVOD_WITHOUT_MPI=1
+    export HOROVOD_WITHOUT_PYTORCH=1 HOROVOD_WITHOUT_TENSORFLOW=1
+    pip install --no-build-isolation horovod==0.28.1
+
+Three workers train the same model, as large as ResNet-18, one image a batch (`harness/sgd_step.py`): on this
+machine; and in network namespaces with ports of 1 Gbit/s, which take root, iproute2 and sshd. Horovod's
+allreduces go on during backward, as they do by default. All take turns; the median step of each run counts, and
+the median of the runs.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+from harness import program
+from harness.clusters import APART
+from harness.figures import read_figures, write_figures
+from harness.timing import in_turns, medians
+from namespaces import DESK, Machines, missing
+
+from esync.arguments import count
+from tests.support.network_namespaces import namespace
+
+HUB, WORKERS = "hub", ("ant", "bee", "cat")
+MEGABITS = 1000
+#: What an exchange is by → the largest ratio of its step to Horovod's.
+TARGETS = {"ring": 0.8, "mpi": 0.8, "ps": 1.5}
+#: Steps at the beginning of a run that do not count.
+WARM_UP = 5
+STEP = Path(__file__).parent / "harness" / "sgd_step.py"
+LIMIT = 300.0  # seconds of a run
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the workers run.
+
+    Attributes:
+        folder: of all files.
+        inside: words in front of a command that run it where the launchers run.
+        hosts: section `hosts` of a description; {}: this machine.
+        environment: of Horovod's launcher.
+    """
+
+    folder: Path
+    inside: tuple[str, ...]
+    hosts: Mapping[str, Any]
+    environment: Mapping[str, str]
+
+    def horovod(self, folder: Path, steps: int) -> float:
+        """Return the seconds of a step by Horovod."""
+        command = [str(folder / "bin" / "horovodrun"), "--gloo", "-np", str(len(WORKERS))]
+        if self.hosts:
+            command += ["--hosts", ",".join(f"{name}:1" for name in WORKERS), "--network-interfaces", "eth0"]
+        return self._run([*command, str(folder / "bin" / "python"), str(STEP), "horovod"], steps)
+
+    def esync(self, collective: str, steps: int) -> float:
+        """Return the seconds of a step by this package."""
+        hub, workers = (HUB, WORKERS) if self.hosts else ("localhost", ("localhost",) * len(WORKERS))
+        content = {
+            **({"hosts": dict(self.hosts)} if self.hosts else {}),
+            "scheduler": {"host": hub},
+            "servers": [{"host": hub}],
+            "workers": [{"host": host, "device": "cpu", "threads": 1} for host in workers],
+        }
+        (self.folder / "cluster.yaml").write_text(yaml.safe_dump(content))
+        command = [sys.executable, "-m", "esync", "launch", "cluster.yaml", "--mode=sync", f"--collective={collective}"]
+        return self._run([*command, "--log-dir=logs", "--overwrite", "--", "python", str(STEP), "esync"], steps)
+
+    def _run(self, command: list[str], steps: int) -> float:
+        file = self.folder / "steps.json"
+        file.unlink(missing_ok=True)
+        done = subprocess.run(
+            [*self.inside, *command, str(steps + WARM_UP), str(file)],
+            cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": str(program.ROOT), "OMP_NUM_THREADS": "1", **self.environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=LIMIT,
+            check=False,
+        )
+        if done.returncode or not file.exists():
+            raise RuntimeError(f"{' '.join(command)}: exit code {done.returncode}:\n{done.stdout.decode()[-9000:]}")
+        return statistics.median(json.loads(file.read_text())[WARM_UP:])
+
+
+@contextlib.contextmanager
+def machine(folder: Path) -> Iterator[Place]:
+    """Run all workers on this machine."""
+    yield Place(folder, (), {}, {})
+
+
+@contextlib.contextmanager
+def network(folder: Path) -> Iterator[Place]:
+    """Run each worker on a machine of its own, a network namespace, in which this host's name is its address.
+
+    Gloo listens where the host's name leads, whatever interface Horovod names.
+    """
+    with contextlib.ExitStack() as stack:
+        for number, name in enumerate((DESK, HUB, *WORKERS), 1):
+            private = Path("/etc/netns") / namespace(name)  # ip netns exec shows its files in /etc
+            private.mkdir(parents=True)
+            stack.callback(shutil.rmtree, private)
+            (private / "hosts").write_text(f"127.0.0.1 localhost\n10.77.0.{number} {socket.gethostname()}\n")
+        machines = stack.enter_context(Machines(folder / "network", (HUB, *WORKERS)))
+        entries = {name: machines.entry(name, env=APART) for name in (HUB, *WORKERS)}
+        lines = []
+        for name, entry in entries.items():
+            machines.limit(name, MEGABITS)
+            lines += [f"Host {name}", f"HostName {entry['address']}", f"Port {entry['port']}"]
+            lines += [f"IdentityFile {entry['key']}", f"UserKnownHostsFile {folder / 'known_hosts'}"]
+        (folder / "ssh_config").write_text("\n".join(lines) + "\n")
+        ssh = folder / "bin" / "ssh"  # Horovod's launcher has no option for a configuration
+        ssh.parent.mkdir()
+        ssh.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {folder / "ssh_config"} "$@"\n')
+        ssh.chmod(0o755)
+        path = {"PATH": f"{ssh.parent}:{os.environ['PATH']}"}
+        yield Place(folder, tuple(machines.inside(DESK)), entries, {**APART, **path})
+
+
+PLACES: dict[str, Callable[[Path], contextlib.AbstractContextManager[Place]]] = {"machine": machine, "network": network}
+
+
+def measure(name: str, horovod: Path, turns: int, steps: int) -> dict[str, Any]:
+    """Return the seconds of a step in a place, of each run and as medians."""
+    with tempfile.TemporaryDirectory(prefix="peers-") as folder, PLACES[name](Path(folder)) as place:
+        ways = {"horovod": partial(place.horovod, horovod, steps)}
+        ways |= {collective: partial(place.esync, collective, steps) for collective in TARGETS}
+        runs = in_turns(ways, turns, tell=f"{name}: ")
+    return {"runs": runs, "medians": medians(runs)}
+
+
+def main() -> int:
+    """Measure in each place, and print the ratios; return 1 if a target is missed."""
+    parser = program.parser(__doc__, program.RESULTS / "peers.json")
+    parser.add_argument("--horovod", type=Path, required=True, metavar="FOLDER", help="where Horovod is installed")
+    parser.add_argument("--turns", type=count, default=3, help="(default: %(default)s)")
+    parser.add_argument("--steps", type=count, default=40, help="of each run (default: %(default)s)")
+    parser.add_argument("--places", nargs="+", choices=PLACES, default=list(PLACES), help="(default: both)")
+    given = parser.parse_args()
+    if "network" in given.places and (why := missing()):
+        print(why, file=sys.stderr)
+        return 2
+    figures, reached = read_figures(given.json), True
+    for name in given.places:
+        figures[name] = measure(name, given.horovod.resolve(), given.turns, given.steps)
+        write_figures(given.json, figures)
+        seconds = figures[name]["medians"]
+        print(f"{name}: Horovod {1e3 * seconds['horovod']:.1f} ms a step")
+        for collective, target in TARGETS.items():
+            ratio = seconds[collective] / seconds["horovod"]
+            reached &= ratio <= target
+            verdict = program.verdict(ratio <= target)
+            print(f"  {collective:5} {1e3 * seconds[collective]:7.1f} ms, {ratio:.2f} x (at most {target}): {verdict}")
+    return 0 if reached else 1
+
+
+if __name__ == "__main__":
+    program.run(main)
