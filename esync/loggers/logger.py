@@ -30,6 +30,12 @@ class LoggedRun:
     facts: Mapping[str, Any]
     resumed: Any = None
 
+    @property
+    def resumed_id(self) -> str:
+        """The id in `resumed`; "" where there is none, for instance because a logger of another class returned that."""
+        known = self.resumed.get("id") if isinstance(self.resumed, Mapping) else None
+        return known if isinstance(known, str) else ""
+
 
 class Logger:
     """Base class of loggers, whose methods do nothing.

@@ -7,6 +7,7 @@ https://mlflow.org/docs/latest/api_reference/python_api/mlflow.environment_varia
 import re
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -55,25 +56,44 @@ class MLflowLogger(Logger):
         """See `Logger.begin`."""
         import requests
         from mlflow import MlflowClient
-        from mlflow.entities import Param
         from mlflow.exceptions import MlflowException
 
-        experiment = self._experiment or run.name.split("/")[0]
+        errors = MlflowException, OSError, requests.RequestException
         try:
-            self._client = client = MlflowClient(tracking_uri=self._uri)
-            if run.resumed:
-                self._run_id = run.resumed["id"]
-                client.update_run(self._run_id, status="RUNNING")
-            else:
-                known = client.get_experiment_by_name(experiment)
-                number = known.experiment_id if known else client.create_experiment(experiment)
-                self._run_id = client.create_run(number, run_name=run.name, tags={"group": run.group}).info.run_id
-                flat = [Param(_name(name), text[:LONGEST]) for name, text in _flat(run.facts)]
-                for first in range(0, len(flat), MOST_PARAMETERS):
-                    client.log_batch(self._run_id, params=flat[first : first + MOST_PARAMETERS])
-        except (MlflowException, OSError, requests.RequestException) as error:
+            self._client = MlflowClient(tracking_uri=self._uri)
+            if not (run.resumed_id and self._resume(run.resumed_id)):
+                self._create(run)
+        except errors as error:
+            if self._run_id:
+                with suppress(*errors):
+                    self._client.set_terminated(self._run_id, "FAILED")
             raise LoggerError(f"MLflow at {self._uri}: {one_line(error)}") from None
         return {"id": self._run_id, "uri": self._uri}
+
+    def _resume(self, number: str) -> bool:
+        """Go on with a run, and return whether the server knows it."""
+        from mlflow.exceptions import MlflowException
+
+        try:
+            self._client.update_run(number, status="RUNNING")
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+                raise
+            return False
+        self._run_id = number
+        return True
+
+    def _create(self, run: LoggedRun) -> None:
+        """Create a run with its parameters."""
+        from mlflow.entities import Param
+
+        name = self._experiment or run.name.split("/")[0]
+        known = self._client.get_experiment_by_name(name)
+        experiment = known.experiment_id if known else self._client.create_experiment(name)
+        self._run_id = self._client.create_run(experiment, run_name=run.name, tags={"group": run.group}).info.run_id
+        parameters = [Param(_name(key), text[:LONGEST]) for key, text in _flat(run.facts)]
+        for first in range(0, len(parameters), MOST_PARAMETERS):
+            self._client.log_batch(self._run_id, params=parameters[first : first + MOST_PARAMETERS])
 
     def write(self, step: int, wall_time: float, scalars: Mapping[str, float | None]) -> None:
         """See `Logger.write`."""

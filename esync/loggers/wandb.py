@@ -41,7 +41,7 @@ class WandbLogger(Logger):
         """See `Logger.begin`."""
         import wandb
 
-        resumed = {"id": run.resumed["id"], "resume": "allow"} if run.resumed else {}
+        resumed = {"id": run.resumed_id, "resume": "allow"} if run.resumed_id else {}
         settings = {
             **{"project": self._project, "name": run.name or None, "group": run.group or None},
             **{"config": dict(run.facts) or None, "reinit": "create_new", **resumed},

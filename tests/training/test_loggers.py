@@ -4,7 +4,9 @@ import json
 import logging
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -210,3 +212,60 @@ def test_simulation_is_not_logged_on_the_network(tmp_path: Path) -> None:
 def test_names_are_those_that_mlflow_takes():
     assert _name("recall/café (x)") == "recall/caf_ _x_"
     assert _name("a-b.c d:e/f_1") == "a-b.c d:e/f_1"
+
+
+class StandInMlflow:
+    """What the package mlflow offers to `MLflowLogger`, with runs in memory: id → status."""
+
+    class MlflowException(Exception):  # noqa: N818  the package's name
+        error_code = "RESOURCE_DOES_NOT_EXIST"
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.statuses = dict[str, str]()
+        self.refusal: Exception | None = None
+        client = SimpleNamespace(
+            get_experiment_by_name=lambda name: SimpleNamespace(experiment_id="0"),
+            create_run=self.create_run,
+            log_batch=self.log_batch,
+            update_run=self.update_run,
+            set_terminated=self.statuses.__setitem__,
+        )
+        modules = {
+            "mlflow": SimpleNamespace(MlflowClient=lambda tracking_uri: client),
+            "mlflow.entities": SimpleNamespace(Param=lambda key, value: (key, value)),
+            "mlflow.exceptions": SimpleNamespace(MlflowException=self.MlflowException),
+            "requests": SimpleNamespace(RequestException=ConnectionError),
+        }
+        for name, module in modules.items():
+            monkeypatch.setitem(sys.modules, name, module)
+
+    def create_run(self, experiment: str, **_: Any) -> Any:
+        self.statuses[f"new-{len(self.statuses)}"] = "RUNNING"
+        return SimpleNamespace(info=SimpleNamespace(run_id=list(self.statuses)[-1]))
+
+    def log_batch(self, number: str, **_: Any) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+
+    def update_run(self, number: str, status: str) -> None:
+        if number not in self.statuses:
+            raise self.MlflowException(f"Run {number} not found")
+        self.statuses[number] = status
+
+
+def test_mlflow_run_that_cannot_begin_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    package = StandInMlflow(monkeypatch)
+    package.refusal = ConnectionError("the database is full")
+    with pytest.raises(LoggerError, match="MLflow at http://x: the database is full"):
+        MLflowLogger("http://x").begin(LoggedRun("lenet/esync", "lenet/esync", {"mode": "esync"}))
+    assert package.statuses == {"new-0": "FAILED"}
+
+
+@pytest.mark.parametrize("reference", ["number 7", {"uri": "http://x"}, {"id": "of another server"}])
+def test_resumed_run_that_mlflow_does_not_know_begins_there(monkeypatch: pytest.MonkeyPatch, reference: Any) -> None:
+    package = StandInMlflow(monkeypatch)
+    run = LoggedRun("lenet/esync", "lenet/esync", {"mode": "esync"}, reference)
+    assert MLflowLogger("http://x").begin(run) == {"id": "new-0", "uri": "http://x"}
+    package.statuses["new-0"] = "FINISHED"
+    assert MLflowLogger("http://x").begin(replace(run, resumed={"id": "new-0"}))["id"] == "new-0"
+    assert package.statuses == {"new-0": "RUNNING"}
