@@ -74,6 +74,17 @@ port = number(int, 1, "a port, 1 to 65535", most=65535)
 accuracy = number(float, 0, "an accuracy above 0, at most 1", above=True, most=1)
 
 
+def nonempty(text: str) -> str:
+    """Return the text if it is not empty, as that of an unset variable of a shell is.
+
+    Raises:
+        ArgumentTypeError: it is.
+    """
+    if not text.strip():
+        raise argparse.ArgumentTypeError("it is empty; leave the flag out for none")
+    return text
+
+
 def job(text: str) -> str:
     """Return the text if it can be the name of a training.
 

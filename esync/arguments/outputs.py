@@ -7,7 +7,7 @@ from .. import config
 from ..models.names import has_batch_norm
 from ..runtime.run_names import run_name
 from . import presets
-from .flag_types import FlagGroup, argparse_type, count
+from .flag_types import FlagGroup, argparse_type, count, nonempty
 
 
 def _add_logs(parser: argparse.ArgumentParser) -> None:
@@ -55,10 +55,11 @@ def _add_logs(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--wandb",
+        type=nonempty,
         metavar="PROJECT",
         help="also log the run to this project of Weights & Biases (default: none)",
     )
-    add("--mlflow", metavar="URI", help="also log the run to this MLflow server (default: none)")
+    add("--mlflow", type=nonempty, metavar="URI", help="also log the run to this MLflow server (default: none)")
     add("--quiet", action="store_true", help="no progress lines")
 
 

@@ -31,14 +31,18 @@ class MLflowLogger(Logger):
         experiment: name of the experiment; None stands for what was trained.
 
     Raises:
-        LoggerError: mlflow is not installed, or the URI has a password, which the logs would show.
+        LoggerError: mlflow is not installed, or the URI is invalid, or has a password, which the logs would show.
     """
 
     name = "mlflow"
 
     def __init__(self, uri: str, experiment: str | None = None) -> None:
         require("mlflow", "mlflow", "MLflow needs mlflow-skinny")
-        if urlsplit(uri).password:
+        try:
+            password = urlsplit(uri).password
+        except ValueError as error:
+            raise LoggerError(f"MLflow: {uri!r} is no URI ({error})") from None
+        if password:
             raise LoggerError(
                 "MLflow: the logs would show the password in the URI: leave it out, and set MLFLOW_TRACKING_USERNAME "
                 "and MLFLOW_TRACKING_PASSWORD"
@@ -91,7 +95,8 @@ class MLflowLogger(Logger):
         known = self._client.get_experiment_by_name(name)
         experiment = known.experiment_id if known else self._client.create_experiment(name)
         self._run_id = self._client.create_run(experiment, run_name=run.name, tags={"group": run.group}).info.run_id
-        parameters = [Param(_name(key), text[:LONGEST]) for key, text in _flat(run.facts)]
+        texts = {_name(key): text[:LONGEST] for key, text in _flat(run.facts)}  # MLflow refuses a name that comes twice
+        parameters = [Param(key, text) for key, text in texts.items()]
         for first in range(0, len(parameters), MOST_PARAMETERS):
             self._client.log_batch(self._run_id, params=parameters[first : first + MOST_PARAMETERS])
 

@@ -4,6 +4,7 @@ import json
 import logging
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ import pytest
 import esync
 from esync import config
 from esync.launch.description import DescriptionError
+from esync.launch.flags import FlagError, parse
 from esync.loggers import BackgroundLogger, LoggedRun, Logger, LoggerError, MLflowLogger, attach
 from esync.loggers.mlflow import _name
 from esync.simulate.job import SimulationJob
@@ -199,6 +201,18 @@ def test_password_of_mlflow_does_not_reach_the_logs(monkeypatch: pytest.MonkeyPa
         MLflowLogger("http://me:secret@10.1.1.34:5000")
 
 
+def test_invalid_uri_of_mlflow_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mlflow", json)
+    with pytest.raises(LoggerError, match=r"MLflow: 'http://\[x' is no URI"):
+        MLflowLogger("http://[x")
+
+
+@pytest.mark.parametrize("flag", ["--wandb", "--mlflow"])
+def test_empty_name_of_a_logger_is_refused(flag: str) -> None:
+    with pytest.raises(FlagError, match=f"{flag}: it is empty; leave the flag out for none"):
+        parse([flag, ""])
+
+
 def test_simulation_is_not_logged_on_the_network(tmp_path: Path) -> None:
     file = tmp_path / "cluster.yaml"
     file.write_text(
@@ -243,7 +257,8 @@ class StandInMlflow:
         self.statuses[f"new-{len(self.statuses)}"] = "RUNNING"
         return SimpleNamespace(info=SimpleNamespace(run_id=list(self.statuses)[-1]))
 
-    def log_batch(self, number: str, **_: Any) -> None:
+    def log_batch(self, number: str, params: Sequence[tuple[str, str]]) -> None:
+        self.parameters = params
         if self.refusal is not None:
             raise self.refusal
 
@@ -269,3 +284,9 @@ def test_resumed_run_that_mlflow_does_not_know_begins_there(monkeypatch: pytest.
     package.statuses["new-0"] = "FINISHED"
     assert MLflowLogger("http://x").begin(replace(run, resumed={"id": "new-0"}))["id"] == "new-0"
     assert package.statuses == {"new-0": "RUNNING"}
+
+
+def test_facts_whose_names_mlflow_cannot_tell_apart_are_logged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    package = StandInMlflow(monkeypatch)
+    MLflowLogger("http://x").begin(LoggedRun("lenet/esync", "lenet/esync", {"grün": 1, "grån": 2, "mode": "esync"}))
+    assert [name for name, _ in package.parameters] == ["gr_n", "mode"]
