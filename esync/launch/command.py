@@ -11,7 +11,8 @@ import sys
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 from .. import arguments, config
 from ..arguments.flag_types import positive
@@ -32,7 +33,7 @@ from .repeat import Repetition, RunEnd
 from .resources import HostResources, Ports
 from .services import ports_needed
 from .spec import LaunchPlan
-from .supervisor import Supervisor
+from .supervisor import PREEMPTING, Supervisor
 
 #: Variable that holds the secret shared by the workers and the state server of a job on several
 #: machines.
@@ -126,8 +127,28 @@ def main(words: list[str] | None = None) -> int:
     return terminal.run_command(lambda: _launch(options, typed), _print_error)
 
 
+class _PreemptedError(KeyboardInterrupt):
+    """A signal has preempted the job before its first process has begun, or after the last one has ended."""
+
+
+def _preempt(number: int, frame: FrameType | None) -> NoReturn:
+    raise _PreemptedError(signal.Signals(number).name)
+
+
 def _launch(options: argparse.Namespace, typed: dict[str, Any]) -> int:
     description = read(options.file, cluster=slurm.cluster() if options.slurm else None)
+    if description.preemption_notice is not None:
+        for number in PREEMPTING:
+            signal.signal(number, _preempt)
+    try:
+        return _launch_all(description, options, typed)
+    except _PreemptedError as signalled:
+        _print_error(report.preempted_by(str(signalled)))
+        return preemption.EXIT_CODE
+
+
+def _launch_all(description: Description, options: argparse.Namespace, typed: dict[str, Any]) -> int:
+    """Launch the job, or all of its repetitions; return the exit code."""
     if options.repeat is None:
         return _launch_once(description, options, typed, options.program or description.program).exit_code
     return _repeat(description, options, typed)

@@ -148,7 +148,7 @@ def failure(outcome: JobOutcome) -> list[str]:
     The first failure is shown with the end of its output, the others with how they ended.
     """
     if outcome.preempted and not outcome.failures:
-        return [f"preempted by {outcome.preempted}: the same command with --resume goes on"]
+        return [preempted_by(outcome.preempted)]
     if outcome.interrupted:
         return [f"ended by {outcome.interrupted}; all processes of the job have been ended"]
     first, *others = outcome.failures
@@ -159,6 +159,11 @@ def failure(outcome: JobOutcome) -> list[str]:
         last = f": {other.last_lines[-1]}" if other.last_lines else ""
         alike.setdefault(f"{other.how}{last}", []).append(other.name)
     return [*lines, *(f"{', '.join(names)} {how}" for how, names in alike.items())]
+
+
+def preempted_by(signal: str) -> str:
+    """Return the line about a job that has been preempted."""
+    return f"preempted by {signal}: the same command with --resume goes on"
 
 
 def write_json(path: Path, plan: LaunchPlan, outcome: JobOutcome, figures: RunFigures | None) -> None:

@@ -66,6 +66,8 @@ class Supervisor:
         with self._signals():
             try:
                 self._start()
+                if self._preempted_by:
+                    self._preempt()
                 self._until_workers_end()
                 self._linger()
             finally:
@@ -80,16 +82,16 @@ class Supervisor:
     # --- the phases of a job ----------------------------------------------------------------------
 
     def _start(self) -> None:
-        """Start the processes one by one, until one fails."""
+        """Start the processes one by one, until one fails, or the job is preempted."""
         for spec in self._plan.processes:
-            if self._over:
+            if self._over or self._preempted_by:
                 return
             process = Process(
                 self._replacements.supervised(spec), self._log_of(spec), self._view.process_line, self._view.print
             )
             self._processes.append(process)
             limit = time.monotonic() + self._plan.options.start_timeout
-            while not process.ready and not self._over:
+            while not (process.ready or self._over or self._preempted_by):
                 self._tick()
                 if time.monotonic() > limit:
                     how = f"was not ready after {self._plan.options.start_timeout:.0f} s"
@@ -126,8 +128,10 @@ class Supervisor:
         After a failure they get a moment to report why they end, and longer if the error was theirs:
         the first process to end need not be the one that has failed.
         """
-        if self._outcome.interrupted:
-            return
+        codes = {process.exit_code for process in self._processes if process.spec.role == "worker"}
+        untold = self._outcome.preempted and not (codes & {0, EXIT_CODE} or self._outcome.failures)
+        if self._outcome.interrupted or untold:
+            return  # the servers would wait for workers that had not joined when they were preempted
         if self._outcome.failures:
             limit, roles = config.LAUNCH_LINGER, ("worker", "server")
         else:

@@ -129,3 +129,18 @@ def test_servers_do_not_outlive_the_notice(tmp_path, data_dir, launch: Start):
     assert job.wait(LIMIT) == os.EX_TEMPFAIL, job.output
     assert time.monotonic() - began < 15
     assert "worker-0 (left/cpu) was ended by SIGUSR1 before it listened for a notice" in job.output
+
+
+@pytest.mark.parametrize("place", ["check_hosts", "report.write_page"])
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
+def test_notice_while_no_process_runs_has_the_same_exit_code(tmp_path, data_dir, launch: Start, place, number):
+    program = (
+        "import os, sys; from esync.launch import command\n"
+        f"command.{place} = lambda *_: os.kill(os.getpid(), {int(number)})\n"
+        "sys.exit(command.main(sys.argv[1:]))"
+    )
+    file = write(tmp_path / "cluster.yaml", cluster(data_dir, 60, rounds=1))
+    job = launch(file, command=("-c", program))
+    assert job.wait(LIMIT) == os.EX_TEMPFAIL, job.output
+    assert f"preempted by {number.name}: the same command with --resume goes on" in job.output
+    assert job.gone_within(10) == {}

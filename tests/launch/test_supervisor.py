@@ -354,6 +354,52 @@ def test_supervisor_that_receives_a_signal_ends_the_job(tmp_path, number, reques
     assert signal.getsignal(number) is before
 
 
+def preempted_plan(folder: Path, *specs: ProcessSpec) -> LaunchPlan:
+    """A plan whose workers get a minute's notice."""
+    return LaunchPlan(specs, argparse.Namespace(start_timeout=30, elastic=False), folder, preemption_notice=60)
+
+
+def signal_once(file: Path, *numbers: signal.Signals) -> threading.Thread:
+    """Send signals to this process as soon as there is a file."""
+
+    def send() -> None:
+        wait_until(file.exists)
+        for number in numbers:
+            os.kill(os.getpid(), number)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    return sender
+
+
+@pytest.mark.parametrize("numbers", [[signal.SIGUSR1], [signal.SIGUSR1, signal.SIGTERM]])
+def test_job_that_is_preempted_before_its_workers_have_begun_starts_none(tmp_path, numbers):
+    begun = tmp_path / "begun"
+    never = f"import time; open({str(begun)!r}, 'w'); time.sleep(60)"
+    sender = signal_once(begun, *numbers)
+    began = time.monotonic()
+    plan = preempted_plan(
+        tmp_path, spec("state-server", never, "state server", endless=True, ready="listening"), spec("worker-0", LONG)
+    )
+    outcome = Supervisor(plan, tmp_path, Recorded()).run()
+    sender.join()
+    assert time.monotonic() - began < 15  # less than --start-timeout
+    assert (outcome.preempted, outcome.ok, outcome.failures) == ("SIGUSR1", False, [])
+    assert not (tmp_path / "worker-0.log").exists()
+
+
+def test_servers_do_not_wait_for_workers_that_were_preempted_before_they_listened(tmp_path, monkeypatch):
+    monkeypatch.setattr(config, "LAUNCH_FAREWELL", 40.0)
+    begun = tmp_path / "begun"
+    sender = signal_once(begun, signal.SIGTERM)
+    began = time.monotonic()
+    worker = spec("worker-0", f"import time; open({str(begun)!r}, 'w'); time.sleep(60)")
+    outcome = Supervisor(preempted_plan(tmp_path, spec("server-0", LONG, "server"), worker), tmp_path, Recorded()).run()
+    sender.join()
+    assert time.monotonic() - began < 20
+    assert (outcome.preempted, outcome.failures) == ("SIGTERM", [])
+
+
 def test_supervisor_with_silent_processes_says_who_is_still_running(tmp_path, monkeypatch):
     monkeypatch.setattr(config, "ANNOUNCE_AFTER", 0.5)
     program = "import time; print('waiting for 1 server(s)', flush=True); time.sleep(1.8)"
