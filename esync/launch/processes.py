@@ -69,7 +69,7 @@ class Process:
         self.progress: Progress | None = None
         self._last_lines: deque[str] = deque(maxlen=LAST_LINES)
         self._passing = False  # whether the last line is a state of a progress bar, which the next one replaces
-        self.told_to_end = False
+        self.told_to_end = self._preempted = False
         self.events: dict[str, dict[str, Any]] = {}
         self._rest = b""
         self._file = LossyFile(log, "ab" if restarted else "wb")
@@ -193,8 +193,9 @@ class Process:
             self._child.terminate()
 
     def preempt(self) -> None:
-        """Tell the process that its machine will be taken away."""
-        if self.running:
+        """Tell the process once that its machine will be taken away."""
+        if self.running and not self._preempted:
+            self._preempted = True
             self._child.preempt()
 
     def kill(self) -> None:

@@ -115,10 +115,12 @@ class Supervisor:
         if not self._outcome.preempted:
             self._outcome.preempted, self._notice_ends = self._preempted_by, now + notice
             self._view.print(f"{self._preempted_by}: the workers have {notice:g} s to write a checkpoint and end")
-            for process in self._processes:
-                if process.spec.role == "worker":
-                    process.preempt()
-        elif now > self._notice_ends and not self._outcome.interrupted:
+        # The others need a replacement for the round under way: it is told when it has joined, since it listens then.
+        joining = {made.name for made in self._replacements.made if made.joined is None}
+        for process in self._processes:
+            if process.spec.role == "worker" and process.spec.name not in joining:
+                process.preempt()
+        if now > self._notice_ends and not self._outcome.interrupted:
             self._view.print(f"not all workers have ended within {notice:g} s")
             self._outcome.interrupted = self._outcome.preempted
 

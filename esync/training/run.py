@@ -230,11 +230,13 @@ class Run(TrainerCallback):
                 ) from None
 
     def joined(self, trainer: Trainer) -> None:
-        """Try `evaluate` on rank 0, which the other workers wait for before they begin.
+        """Listen for a notice of preemption; try `evaluate` on rank 0, which the others wait for before they begin.
 
         Raises:
             EvaluationError: it does not work.
         """
+        if self._listens:
+            self._notice.listen()  # before launch hears that this worker has joined
         if trainer.rank != 0 or self._evaluate is None:
             return
         evaluator = self._evaluator(trainer, self._evaluate)
@@ -315,8 +317,6 @@ class Run(TrainerCallback):
         )
         if self.checkpoints is not None:
             self.checkpoints.before(self._rounds.flush)
-        if self._listens:
-            self._notice.listen()
 
     def batch_end(self, trainer: Trainer) -> None:
         """Record the step that has just been taken, and write a checkpoint where one is due."""

@@ -400,6 +400,30 @@ def test_servers_do_not_wait_for_workers_that_were_preempted_before_they_listene
     assert (outcome.preempted, outcome.failures) == ("SIGTERM", [])
 
 
+def test_replacement_is_told_of_a_preemption_once_it_has_joined(tmp_path):
+    begun, second = tmp_path / "begun", tmp_path / "second"
+    program = f"""
+        import os, pathlib, signal, sys, time
+        from esync.runtime import progress
+        replacement = os.path.exists({str(begun)!r})
+        pathlib.Path({str(begun)!r}).touch()
+        if replacement:
+            pathlib.Path({str(second)!r}).touch()
+            time.sleep(1)  # it looks for the others, and does not listen yet
+            signal.signal(signal.SIGUSR1, lambda *_: sys.exit({os.EX_TEMPFAIL}))
+        progress.report_event(progress.JOINED, rank=0, exchanges=3)
+        time.sleep(30 * replacement)
+        sys.exit(1)
+    """
+    sender = signal_once(second, signal.SIGUSR1)
+    view = Recorded()
+    plan = preempted_plan(tmp_path, spec("worker-0", program, environment=TELLING))
+    outcome = Supervisor(plan, tmp_path, view, restarts=1).run()
+    sender.join()
+    assert (outcome.preempted, outcome.failures) == ("SIGUSR1", [])
+    assert outcome.exit_codes == {"worker-0": os.EX_TEMPFAIL}, view.said
+
+
 def test_supervisor_with_silent_processes_says_who_is_still_running(tmp_path, monkeypatch):
     monkeypatch.setattr(config, "ANNOUNCE_AFTER", 0.5)
     program = "import time; print('waiting for 1 server(s)', flush=True); time.sleep(1.8)"
