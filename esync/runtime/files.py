@@ -62,7 +62,8 @@ def expanded(path: str | Path) -> Path:
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a path whose file replaces `path` when the block ends.
 
-    An exception leaves `path` as it was.
+    An exception leaves `path` as it was. A device, a pipe or /dev/stdout is not replaced: it is `path` itself that is
+    yielded then.
 
     The name begins with a dot and ends with this process's id, so that it cannot be mistaken for the
     file itself, and is never used by two processes.
@@ -71,6 +72,11 @@ def atomic_path(path: Path) -> Iterator[Path]:
         OSError: the file cannot be written, flushed or renamed; its `filename` is `path`, and the
             temporary file is removed.
     """
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if _is_stream(path):
+        yield path
+        return
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         yield temporary
@@ -83,6 +89,11 @@ def atomic_path(path: Path) -> Iterator[Path]:
         raise
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _is_stream(path: Path) -> bool:
+    """Return whether a path is a device or a pipe, or, as /dev/stdout, a link to an open file of a process."""
+    return (path.exists() and not path.is_file()) or (path.is_symlink() and path.readlink().is_relative_to("/proc"))
 
 
 def replace_file(temporary: Path, path: Path) -> None:

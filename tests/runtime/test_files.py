@@ -39,6 +39,38 @@ def test_write_atomically_that_fails_leaves_nothing_behind(tmp_path: Path) -> No
     assert taken.is_dir()
 
 
+def test_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    """Nor is a device: with the rights to do so, `--json /dev/null` would break the machine for everybody."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_atomically(pipe, b"content")
+        assert os.read(reader, 100) == b"content"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]
+
+
+def test_link_to_an_open_file_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    output, link = tmp_path / "output", tmp_path / "stdout"
+    with open(output, "wb") as file:
+        link.symlink_to(f"/proc/self/fd/{file.fileno()}")  # as /dev/stdout is
+        write_atomically(link, b"content")
+    assert link.is_symlink()
+    assert output.read_bytes() == b"content"
+
+
+@pytest.mark.parametrize("name", [".", "folder"])
+def test_folder_in_the_place_of_a_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    (tmp_path / "folder").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(IsADirectoryError) as caught:
+        write_atomically(Path(name), b"content")
+    assert caught.value.filename == name
+
+
 def test_write_atomically_follows_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
