@@ -32,6 +32,7 @@ from .discovery import (
     DEVICE_FOLDER,
     SPEEDUP_FILE,
     DeviceFolder,
+    Skipped,
     Source,
     find_devices,
     holds_rounds,
@@ -242,7 +243,7 @@ def load_run(folder: str | Path, target: float | None = None) -> LoggedRun:
 def _load(folder: Path, target: float | None) -> LoggedRun:
     if not folder.is_dir():
         raise RunError(f"{folder}: there is no such folder")
-    devices, by_host, earlier = _devices(folder)
+    devices, by_host, notes = _devices(folder)
     problems: list[str] = []
     model_bytes = config.PUBLISHED_MODEL_BYTES.get(folder.resolve().parent.name)
     loaded = _summary_in(folder, problems) if by_host else None
@@ -257,8 +258,8 @@ def _load(folder: Path, target: float | None) -> LoggedRun:
     else:
         raise NoRunError(f"{folder}: there is no run in it: expected HOST/DEVICE/iter-N.txt", problems)
     summary = report.summary
-    problems += [*([earlier] if earlier else []), *report.warnings]
-    problems += [f"skipped ({skip.category}) {skip.path}: {skip.reason}" for skip in report.skipped]
+    problems += [*notes, *report.warnings]
+    problems += map(_skipped, report.skipped)
     if not summary:
         raise NoRunError(f"{folder}: no file in it holds a round", problems)
     info, wrong = algorithm_info_of(summary)
@@ -269,20 +270,30 @@ def _load(folder: Path, target: float | None) -> LoggedRun:
     return LoggedRun(folder, replace(mode, style=style), summary, target, tuple(problems))
 
 
-def _devices(folder: Path) -> tuple[list[DeviceFolder], bool, str]:
+def _skipped(skip: Skipped) -> str:
+    return f"skipped ({skip.category}) {skip.path}: {skip.reason}"
+
+
+def _devices(folder: Path) -> tuple[list[DeviceFolder], bool, list[str]]:
     """Return the devices with rounds in a run's folder, and whether they are in hosts' folders.
 
     Without any devices the second value is True as well, because the folder may contain only a
-    summary. The third is a sentence about logs of earlier runs that were moved aside, or "".
+    summary. The third is what to say: of logs of earlier runs that were moved aside, of other folders with rounds.
     """
-    below_hosts = find_devices(folder)[0]
+    below_hosts, foreign = find_devices(folder)
     if devices := [device for device in below_hosts if device.rounds]:
-        return devices, True, moved_aside(below_hosts)
+        ignored = [_skipped(skip) for skip in foreign if any(skip.path.glob("iter-*.txt"))]
+        return devices, True, [*_aside(below_hosts), *ignored]
     itself = list_device(folder.resolve().parent.name, folder)
     below = [subfolder for subfolder in subfolders(folder) if DEVICE_FOLDER.fullmatch(subfolder.name)]
     hosts = [list_device(folder.resolve().name, subfolder) for subfolder in below]
     devices = [device for device in (itself, *hosts) if device.rounds]
-    return devices, not devices, moved_aside([*below_hosts, itself, *hosts])
+    return devices, not devices, _aside([*below_hosts, itself, *hosts])
+
+
+def _aside(devices: Sequence[DeviceFolder]) -> list[str]:
+    note = moved_aside(devices)
+    return [note] if note else []
 
 
 def _summary_in(folder: Path, problems: list[str]) -> tuple[Path, Summary] | None:

@@ -152,6 +152,16 @@ def test_logs_moved_aside_are_mentioned(tmp_path: Path, capsys: pytest.CaptureFi
     assert str(aside) in str(load_network(tmp_path / "lenet")[1])
 
 
+def test_rounds_in_a_folder_that_is_no_device_are_mentioned(tmp_path: Path) -> None:
+    folder = tmp_path / "lenet" / "esync"
+    write_run(folder, DEVICES, 30)
+    write_round(folder / "cloud1" / "my gpu", 1, esync_round(1, 1.0))
+    (folder / "cloud1" / "notes").mkdir()
+    for _ in range(2):  # from the rounds, and from the summary
+        (problem,) = load_run(folder).problems
+        assert problem.startswith(f"skipped (foreign) {folder}/cloud1/my gpu: not a device's name (cpu, gpu0, ")
+
+
 def test_runs_are_found_by_folders_and_patterns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("esync", "esync@a-seed0", "esync@a-seed1", "sync"):
         write_run(tmp_path / "lenet" / name, DEVICES, 20)
