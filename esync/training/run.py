@@ -34,7 +34,7 @@ from ..runtime.mxnet_arrays import array_module
 from ..runtime.preemption import PreemptionNotice
 from ..runtime.progress import ProgressReporter
 from ..runtime.run_names import run_name
-from ..runtime.worker_environment import WorkerEnvironment
+from ..runtime.worker_environment import DEVICE, WorkerEnvironment
 from ..trainer import Trainer
 from ..trainer_callbacks import TrainerCallback
 from .callbacks import Callback, Evaluated, make_callbacks
@@ -92,7 +92,7 @@ class Run(TrainerCallback):
         before_export: called before the final model is written, while the network has it.
         facts: further facts for run.json, by name, as JSON can hold them.
         device: name of this worker's device, and of its log folder if the launcher has not chosen
-            one. None stands for cpu, gpu0, …
+            one, where it should be cpu, gpu0, …; None stands for that.
         overwrite: delete the logs of an earlier run instead of moving them aside.
         quiet: print no lines.
         state_server: host:port of the state server whose dashboard shows the run, unless the
@@ -168,6 +168,8 @@ class Run(TrainerCallback):
                 f"name={name!r}: ESYNC_LOG_DIR has the folder of the logs already, as esync launch sets it; leave the "
                 "name out here, and give esync launch --name"
             )
+        if device and environment.device_folder is None and not DEVICE.fullmatch(device):
+            raise ValueError(f"device={device!r}: it should be cpu, gpu0, gpu1, …, as the log tools expect of folders")
         self._name = None if name is None else run_name(name)
         # Absolute, because the program may change its working directory while it trains.
         self._log_dir = expanded(log_dir or environment.log_dir or "logs").absolute()

@@ -565,3 +565,16 @@ def test_parameter_beside_the_trainer_that_waits_for_its_shape_is_refused(tmp_pa
     trainer = esync.Trainer(net[1].collect_params(), "sgd", algorithm="local", run=esync.Run(tmp_path, net=net))
     with pytest.raises(UnsuitableParametersError, match=rf"{net[0].weight.name} is not initialized yet"):
         trainer.start()
+
+
+@pytest.mark.parametrize("device", ["my gpu", "..", "a/gpu0", "gpu", "cpu\n"])
+def test_device_whose_folder_the_log_tools_would_not_find_is_refused(tmp_path: Path, device: str) -> None:
+    with pytest.raises(ValueError, match=r"device=.*: it should be cpu, gpu0, gpu1, …"):
+        esync.Run(tmp_path / "logs", device=device)
+
+
+def test_device_of_a_launched_worker_has_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ESYNC_DEVICE_FOLDER", "gpu0")
+    run = esync.Run(tmp_path / "logs", device="my gpu")
+    train(dense(), run, rounds=1)
+    assert run.folder == tmp_path / "logs" / "gpu0"
