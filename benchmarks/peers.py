@@ -45,7 +45,7 @@ from tests.support.network_namespaces import namespace
 HUB, WORKERS = "hub", ("ant", "bee", "cat")
 MEGABITS = 1000
 #: What an exchange is by → the largest ratio of its step to Horovod's.
-TARGETS = {"ring": 0.8, "mpi": 0.8, "ps": 1.5}
+TARGETS = {"ring": 0.8, "mpi": 0.8, "one server": 1.5, "a server with each worker": 1.5}
 #: Steps at the beginning of a run that do not count.
 WARM_UP = 5
 STEP = Path(__file__).parent / "harness" / "sgd_step.py"
@@ -75,16 +75,17 @@ class Place:
             command += ["--hosts", ",".join(f"{name}:1" for name in WORKERS), "--network-interfaces", "eth0"]
         return self._run([*command, str(folder / "bin" / "python"), str(STEP), "horovod"], steps)
 
-    def esync(self, collective: str, steps: int) -> float:
-        """Return the seconds of a step by this package."""
+    def esync(self, by: str, steps: int) -> float:
+        """Return the seconds of a step by this package; `by` is a key of TARGETS."""
         hub, workers = (HUB, WORKERS) if self.hosts else ("localhost", ("localhost",) * len(WORKERS))
         content = {
             **({"hosts": dict(self.hosts)} if self.hosts else {}),
             "scheduler": {"host": hub},
-            "servers": [{"host": hub}],
+            "servers": [{"host": host} for host in (workers if by == "a server with each worker" else (hub,))],
             "workers": [{"host": host, "device": "cpu", "threads": 1} for host in workers],
         }
         (self.folder / "cluster.yaml").write_text(yaml.safe_dump(content))
+        collective = "ps" if "server" in by else by
         command = [sys.executable, "-m", "esync", "launch", "cluster.yaml", "--mode=sync", f"--collective={collective}"]
         return self._run([*command, "--log-dir=logs", "--overwrite", "--", "python", str(STEP), "esync"], steps)
 
@@ -146,7 +147,7 @@ def measure(name: str, horovod: Path, turns: int, steps: int) -> dict[str, Any]:
     """Return the seconds of a step in a place, of each run and as medians."""
     with tempfile.TemporaryDirectory(prefix="peers-") as folder, PLACES[name](Path(folder)) as place:
         ways = {"horovod": partial(place.horovod, horovod, steps)}
-        ways |= {collective: partial(place.esync, collective, steps) for collective in TARGETS}
+        ways |= {by: partial(place.esync, by, steps) for by in TARGETS}
         runs = in_turns(ways, turns, tell=f"{name}: ")
     return {"runs": runs, "medians": medians(runs)}
 
@@ -168,11 +169,11 @@ def main() -> int:
         write_figures(given.json, figures)
         seconds = figures[name]["medians"]
         print(f"{name}: Horovod {1e3 * seconds['horovod']:.1f} ms a step")
-        for collective, target in TARGETS.items():
-            ratio = seconds[collective] / seconds["horovod"]
+        for by, target in TARGETS.items():
+            ratio = seconds[by] / seconds["horovod"]
             reached &= ratio <= target
             verdict = program.verdict(ratio <= target)
-            print(f"  {collective:5} {1e3 * seconds[collective]:7.1f} ms, {ratio:.2f} x (at most {target}): {verdict}")
+            print(f"  {by:25} {1e3 * seconds[by]:7.1f} ms, {ratio:.2f} x (at most {target}): {verdict}")
     return 0 if reached else 1
 
 
