@@ -5,7 +5,6 @@ measures the bandwidth, because only bytes that have arrived have passed the net
 """
 
 import contextlib
-import secrets
 import select
 import socket
 import statistics
@@ -24,12 +23,6 @@ CHUNK = 1 << 18
 ENOUGH_BYTES = 1 << 20
 #: Seconds of silence after which the other side is given up.
 PATIENCE = 15.0
-#: Bytes of a key.
-KEY = 16
-
-
-#: Address, port and key of a `LinkServer`.
-Endpoint = tuple[str, int, bytes]
 
 
 @dataclass(frozen=True)
@@ -55,20 +48,16 @@ class LinkFigures:
 class LinkServer:
     """Answers probes on its own port until it is closed.
 
-    It only answers callers that send its key.
-
     Args:
         address: address at which to listen.
 
     Attributes:
         port: the port.
-        key: the key, in hexadecimal digits.
     """
 
     def __init__(self, address: str) -> None:
         self._socket = socket.create_server((address, 0), backlog=64)
         self.port: int = self._socket.getsockname()[1]
-        self.key = secrets.token_hex(KEY)
         self._closed = False
         threading.Thread(target=self._accept, name="link server", daemon=True).start()
 
@@ -90,9 +79,6 @@ class LinkServer:
     def _answer(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError, ValueError):  # the caller reports what went wrong
             _prepare(connection)
-            key = connection.recv(KEY, socket.MSG_WAITALL)
-            if not secrets.compare_digest(key, bytes.fromhex(self.key)):
-                return
             request = connection.recv(1)
             if request == ECHO:
                 while byte := connection.recv(1):
@@ -105,22 +91,21 @@ class LinkServer:
                 _send(connection)
 
 
-def probe_link(address: str, port: int, key: str) -> LinkFigures:
+def probe_link(address: str, port: int) -> LinkFigures:
     """Measure the link to a `LinkServer`.
 
     Args:
         address: address of the server.
         port: port of the server.
-        key: key of the server.
 
     Raises:
         OSError: the server cannot be reached.
     """
-    endpoint = address, port, bytes.fromhex(key)
+    endpoint = address, port
     return LinkFigures(_latency(endpoint), _up(endpoint, TAKE), _down(endpoint))
 
 
-def share_link(address: str, port: int, key: str, up: bool) -> float:
+def share_link(address: str, port: int, up: bool) -> float:
     """Return this host's share of a link that others use at the same time, in bytes per second.
 
     It is measured for `config.MEASURE_LINK_SHARED` seconds, in one direction. All hosts have to
@@ -129,17 +114,16 @@ def share_link(address: str, port: int, key: str, up: bool) -> float:
     Args:
         address: address of the `LinkServer`.
         port: port of the server.
-        key: key of the server.
         up: whether to measure the direction to the server, or from it.
 
     Raises:
         OSError: the server cannot be reached.
     """
-    endpoint = address, port, bytes.fromhex(key)
+    endpoint = address, port
     return _up(endpoint, TAKE_SHARED) if up else _down(endpoint, shared=True)
 
 
-def _latency(endpoint: Endpoint) -> float:
+def _latency(endpoint: tuple[str, int]) -> float:
     with _connect(endpoint, ECHO) as connection:
         latencies = []
         for _ in range(config.MEASURE_ROUND_TRIPS):
@@ -151,13 +135,13 @@ def _latency(endpoint: Endpoint) -> float:
     return statistics.median(latencies[1:]) / 2
 
 
-def _up(endpoint: Endpoint, request: bytes) -> float:
+def _up(endpoint: tuple[str, int], request: bytes) -> float:
     with _connect(endpoint, request) as connection:
         _send(connection)
         return float(connection.makefile("rb").readline() or b"0") or _too_few()
 
 
-def _down(endpoint: Endpoint, shared: bool = False) -> float:
+def _down(endpoint: tuple[str, int], shared: bool = False) -> float:
     with _connect(endpoint, SEND) as connection:
         return _receive(connection, shared) or _too_few()
 
@@ -166,11 +150,10 @@ def _too_few() -> float:
     raise ConnectionError(f"almost nothing arrived within {config.MEASURE_LINK_MAX:g} s")
 
 
-def _connect(endpoint: Endpoint, request: bytes) -> socket.socket:
-    address, port, key = endpoint
-    connection = socket.create_connection((address, port), timeout=PATIENCE)
+def _connect(endpoint: tuple[str, int], request: bytes) -> socket.socket:
+    connection = socket.create_connection(endpoint, timeout=PATIENCE)
     _prepare(connection)
-    connection.sendall(key + request)
+    connection.sendall(request)
     return connection
 
 

@@ -19,23 +19,23 @@ class MeasuringAgent(remote_agent.Agent):
     """Answers requests, and has a `LinkServer` until it is closed."""
 
     def do_open_link(self, address: str) -> dict[str, Any]:
-        """Answer probes of other hosts at an address of this one; return port and key."""
+        """Answer probes of other hosts at an address of this one; return the port."""
         try:
             server = LinkServer(address)
         except OSError as error:
             raise ExpectedError(f"nothing can listen at {address}: {error.strerror or error}") from None
         self._held.callback(server.close)
-        return {"port": server.port, "key": server.key}
+        return {"port": server.port}
 
-    def do_probe_link(self, address: str, port: int, key: str) -> dict[str, Any]:
+    def do_probe_link(self, address: str, port: int) -> dict[str, Any]:
         """Measure the link to a host that answers probes."""
         with _named(address, port):
-            return asdict(probe_link(address, port, key))
+            return asdict(probe_link(address, port))
 
-    def do_share_link(self, address: str, port: int, key: str, up: bool) -> dict[str, Any]:
+    def do_share_link(self, address: str, port: int, up: bool) -> dict[str, Any]:
         """Measure what this host gets of a link that others use at the same time."""
         with _named(address, port):
-            return {"rate": share_link(address, port, key, up)}
+            return {"rate": share_link(address, port, up)}
 
 
 @contextmanager

@@ -89,7 +89,7 @@ class _NetworkMeasurement:
 
     def __init__(self, agents: AgentPool, local_agent: MeasuringAgent, notify: Callable[[str], None]) -> None:
         self._agents, self._local_agent, self._notify = agents, local_agent, notify
-        self._open_links: dict[str, dict[str, Any]] = {}
+        self._ports: dict[str, int | None] = {}
         self._problems: list[str] = []
 
     def run(
@@ -126,23 +126,21 @@ class _NetworkMeasurement:
 
     def _probe(self, workers: Sequence[Host], server: Host, do: str, **more: Any) -> dict[str, dict[str, Any]]:
         """Let hosts measure their links to a server's host at the same time; return the answers."""
-        link = self._open(server)
-        if not link:
+        port = self._open(server)
+        if port is None:
             return {}
-        request = {"do": do, "address": server.ip, **link, **more}
+        request = {"do": do, "address": server.ip, "port": port, **more}
         answers, problems = self._request(workers, request)
         self._problems += [f"network to {server.name}: {problem}" for problem in problems]
         return answers
 
-    def _open(self, server: Host) -> dict[str, Any]:
-        """Return the port at which a host answers probes, and its key; {} if it does not answer."""
-        if server.name not in self._open_links:
+    def _open(self, server: Host) -> int | None:
+        """Return the port at which a host answers probes; None if it does not answer."""
+        if server.name not in self._ports:
             answers, problems = self._request([server], {"do": "open_link", "address": server.ip})
             self._problems += [f"network to {server.name}: {problem}" for problem in problems]
-            self._open_links[server.name] = (
-                {name: answers[server.name][name] for name in ("port", "key")} if answers else {}
-            )
-        return self._open_links[server.name]
+            self._ports[server.name] = answers[server.name]["port"] if answers else None
+        return self._ports[server.name]
 
     def _request(self, hosts: Sequence[Host], request: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], list[str]]:
         """Send a request to hosts, including this machine, at once; return answers and problems."""
