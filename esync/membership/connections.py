@@ -73,7 +73,7 @@ def _descriptors() -> Collection[int]:
     except FileNotFoundError:
         return []  # not Linux
     except OSError:
-        # The folder cannot be opened, because there are too many open files (possibly an attack).
+        # The folder cannot be opened, because there are too many open files.
         return range(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
@@ -234,19 +234,6 @@ def keep_alive(idle: int, interval: int, count: int, among: Collection[Address])
             socket_.set(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for option, value in options.items():
                 socket_.set(socket.IPPROTO_TCP, option, value)
-
-
-def reset(inodes: Collection[int]) -> None:
-    """Abort connections of this process, given by their inodes, whichever library owns them.
-
-    Connecting a TCP socket to an unspecified address aborts its connection (connect(2)). After
-    shutdown(2) the other side could continue to send, and a reader would never reach the end.
-    """
-    nowhere = _FAMILY.pack(socket.AF_UNSPEC).ljust(_ADDRESS_SIZE, b"\0")
-    for socket_ in TCPSocket.all():
-        with contextlib.suppress(OSError):
-            if os.fstat(socket_.number).st_ino in inodes:
-                _check(_libc.connect(socket_.number, nowhere, _ADDRESS_SIZE))
 
 
 def raise_file_limit() -> None:

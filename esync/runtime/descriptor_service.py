@@ -36,8 +36,6 @@ _WANTED, _SAME = b"w", b"s"
 #: Answers. To _WANTED, _YES is sent with the descriptor, and _NO means that the terms differ.
 _YES, _NO = b"y", b"n"
 _LONGEST = 256  # bytes of a message
-#: Largest number of connections that a process keeps, more than the workers of a host.
-_MAX_CLIENTS = 256
 
 
 class DescriptorServiceError(ExpectedError):
@@ -139,9 +137,6 @@ class DescriptorService:
                 raise
             if _user(client) != os.geteuid():
                 log.warning("a process of user %d wanted %s; it is refused", _user(client), self._shown)
-                client.close()
-                return
-            if len(self._clients) >= _MAX_CLIENTS:
                 client.close()
                 return
             client.setblocking(False)

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from esync.runtime import descriptor_service
 from esync.runtime.descriptor_service import DescriptorService, OtherTermsError
 
 pytestmark = pytest.mark.timeout(60)
@@ -56,21 +55,6 @@ def test_descriptor_service_with_garbage_or_silence_serves_on(service, said):
 def test_descriptor_service_with_other_terms_refuses(service):
     with pytest.raises(OtherTermsError, match="was made on other terms"):
         check_serves(service, b"others")
-
-
-def test_descriptor_service_with_too_many_connections_keeps_only_so_many(service):
-    most = descriptor_service._MAX_CLIENTS
-    strangers = []
-    try:
-        for _ in range(most):
-            strangers.append(connect(service))
-        with connect(service) as one_more:
-            assert one_more.recv(10) == b""
-        assert len(service._clients) == most
-    finally:
-        for stranger in strangers:
-            stranger.close()
-    check_serves(service)
 
 
 def test_descriptor_service_without_free_descriptors_pauses_and_serves_later(service, monkeypatch):

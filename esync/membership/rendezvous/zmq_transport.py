@@ -13,7 +13,7 @@ from ... import config
 from ...runtime import progress
 from ...runtime.errors import ExpectedError
 from ...runtime.output import RateLimitedLog
-from ..connections import Address, Connection, connections, reset
+from ..connections import Address, connections
 from ..failure_detector import FailureDetector
 from . import messages
 from .attendance import Attendance, AttendanceLog
@@ -38,9 +38,6 @@ SURPLUS = 3.0
 LONGEST = 4096
 #: Largest number of unread answers to one process.
 UNREAD = 4
-#: Bytes that one connection may send at once, and per second of its life, many times what ps-lite sends
-#: including heartbeats. ZeroMQ limits the size of each frame, but keeps all frames of an endless message.
-ALLOWANCE, ALLOWED_A_SECOND = 262_144, 256
 #: ZeroMQ identity of a process of ps-lite with an id.
 IDENTITY = re.compile(rb"ps(\d{1,9})")
 
@@ -86,8 +83,6 @@ class ZMQTransport:
         self._attendance_log = AttendanceLog()
         self._timestamp = 0
         self._complain = RateLimitedLog(log.warning)
-        self._port = port
-        self._opened: dict[int, float] = {}  # inode of a connection to this scheduler → time of its first observation
         self._deserted_since = math.inf  # since when no worker is connected any more
         self.here: frozenset[Address] = frozenset()
         self.attendance: Attendance = registry.attendance(())
@@ -145,9 +140,7 @@ class ZMQTransport:
 
     def _check_connections(self) -> None:
         """Determine which members are gone, and admit replacements."""
-        open_connections = connections()
-        self._shut_out(open_connections)
-        established = {connection.there for connection in open_connections if connection.established}
+        established = {connection.there for connection in connections() if connection.established}
         nodes = self._registry.everyone()
         connected = {node.address for node in nodes if self._contacts.connected(node, established)}
         gone = self._gone(nodes, connected)
@@ -176,17 +169,6 @@ class ZMQTransport:
             if node.id != EMPTY:
                 self._detector.expect(node.address, now + FIRST_GRACE)
         return self._detector.observe(connected, now)
-
-    def _shut_out(self, open_connections: list[Connection]) -> None:
-        """Abort connections that have sent more bytes than any process of ps-lite."""
-        now = time.monotonic()
-        incoming = [connection for connection in open_connections if connection.here[1] == self._port]
-        self._opened = {connection.inode: self._opened.get(connection.inode, now) for connection in incoming}
-        for connection in incoming:
-            if connection.received > ALLOWANCE + ALLOWED_A_SECOND * (now - self._opened[connection.inode]):
-                sender, size = connection.there[0], connection.received
-                self._complain(f"a connection from {sender} has sent {size} bytes and is ended")
-                reset({connection.inode})
 
     def _notice_desertion(self, now: float) -> None:
         """Give up the run if all workers have been gone for a while."""
