@@ -15,6 +15,8 @@ import pytest
 from esync.checkpoints.store import _sealed
 from esync.data import find_data_dir
 
+from ..support.child import environment
+
 ROOT = Path(__file__).parents[2]
 DESCRIPTION = """
 scheduler: {host: localhost}
@@ -37,11 +39,10 @@ def program(folder: Path, *words: str, path: Path = ROOT, code: int = 0) -> str:
 
     It must end with that exit code, and without a traceback.
     """
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("DMLC_", "ESYNC_"))}
     done = subprocess.run(
         [sys.executable, *words],
         cwd=folder,
-        env={**environment, "PYTHONPATH": os.pathsep.join(dict.fromkeys([str(path), str(ROOT)]))},
+        env=environment(PYTHONPATH=os.pathsep.join(dict.fromkeys([str(path), str(ROOT)]))),
         capture_output=True,
         text=True,
         timeout=120,

@@ -1,19 +1,19 @@
 """A worker whose program changes the network between steps, as programs of users do.
 
-Usage: python changing_worker.py JSON with the fields of `Plan`.
+Usage: python -m tests.cluster.changing_worker JSON with the fields of `Plan`.
 """
 
-import json
-import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from tests.cluster.worker_plan import WorkerPlan, run
 
 STEPS = 12
 
 
 @dataclass
-class Plan:
+class Plan(WorkerPlan):
     """What a worker does.
 
     Attributes:
@@ -33,10 +33,6 @@ class Plan:
     seed: int = 0
     head_only: bool = False
     options: dict[str, Any] = field(default_factory=dict)
-
-    def arguments(self) -> list[str]:
-        """The command line of this script."""
-        return [__file__, json.dumps(asdict(self))]
 
 
 def build(seed: int) -> Any:
@@ -145,4 +141,4 @@ def main(plan: Plan) -> None:
 
 
 if __name__ == "__main__":
-    main(Plan(**json.loads(sys.argv[1])))
+    run(main, Plan)

@@ -1,16 +1,17 @@
 """A worker that trains one float16 weight, which begins at 1, with a slope of its own.
 
-Usage: python half_worker.py JSON with the fields of `Plan`.
+Usage: python -m tests.cluster.half_worker JSON with the fields of `Plan`.
 """
 
 import json
-import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
+
+from tests.cluster.worker_plan import WorkerPlan, run
 
 
 @dataclass
-class Plan:
+class Plan(WorkerPlan):
     """What a worker does.
 
     Attributes:
@@ -27,10 +28,6 @@ class Plan:
     rounds: int
     options: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
-
-    def arguments(self) -> list[str]:
-        """The command line of this script."""
-        return [__file__, json.dumps(asdict(self))]
 
 
 def main(plan: Plan) -> None:
@@ -62,4 +59,4 @@ def main(plan: Plan) -> None:
 
 
 if __name__ == "__main__":
-    main(Plan(**json.loads(sys.argv[1])))
+    run(main, Plan)

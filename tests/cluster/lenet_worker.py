@@ -2,23 +2,23 @@
 
 It trains lenet on prescribed batches and saves its final weights.
 
-Usage: python lenet_worker.py JSON with the fields of `Plan`.
+Usage: python -m tests.cluster.lenet_worker JSON with the fields of `Plan`.
 """
 
-import json
 import os
-import sys
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tests.cluster.worker_plan import WorkerPlan, run
+
 
 @dataclass
-class Plan:
+class Plan(WorkerPlan):
     """What a worker does.
 
     Attributes:
@@ -45,10 +45,6 @@ class Plan:
     name: str = "sgd"
     turns: list[int] = field(default_factory=list)
     flags: list[str] = field(default_factory=list)
-
-    def arguments(self) -> list[str]:
-        """The command line of this script."""
-        return [__file__, json.dumps(asdict(self))]
 
 
 @cache
@@ -127,4 +123,4 @@ def main(plan: Plan) -> None:
 
 
 if __name__ == "__main__":
-    main(Plan(**json.loads(sys.argv[1])))
+    run(main, Plan)

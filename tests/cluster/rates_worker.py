@@ -2,19 +2,19 @@
 
 It trains lenet on real images and prints the rate of every step.
 
-Usage: python rates_worker.py JSON with the fields of `Plan`.
+Usage: python -m tests.cluster.rates_worker JSON with the fields of `Plan`.
 """
 
-import json
 import os
 import signal
-import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
+
+from tests.cluster.worker_plan import WorkerPlan, run
 
 
 @dataclass
-class Plan:
+class Plan(WorkerPlan):
     """What a worker does.
 
     Attributes:
@@ -36,20 +36,15 @@ class Plan:
     killed: int = 0
     options: dict[str, Any] = field(default_factory=dict)
 
-    def arguments(self) -> list[str]:
-        """The command line of this script."""
-        return [__file__, json.dumps(asdict(self))]
-
 
 def main(plan: Plan) -> None:
     """Do it."""
-    from lenet_worker import backward
-
     import esync
     from esync.algorithms import ALGORITHMS
     from esync.exchange.protocol.round_state import Limits
     from esync.models.networks import build
     from esync.runtime.mxnet_import import mx
+    from tests.cluster.lenet_worker import backward
 
     settings: dict[str, Any] = {"learning_rate": plan.rate}
     if plan.halved_every:
@@ -73,4 +68,4 @@ def main(plan: Plan) -> None:
 
 
 if __name__ == "__main__":
-    main(Plan(**json.loads(sys.argv[1])))
+    run(main, Plan)

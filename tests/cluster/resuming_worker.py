@@ -2,22 +2,22 @@
 
 It has a Gluon loop of its own, with dropout, batch norm and momentum.
 
-Usage: python resuming_worker.py JSON with the fields of `Plan`.
+Usage: python -m tests.cluster.resuming_worker JSON with the fields of `Plan`.
 """
 
-import json
 import math
 import os
 import signal
-import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from tests.cluster.worker_plan import WorkerPlan, run
+
 
 @dataclass
-class Plan:
+class Plan(WorkerPlan):
     """What a worker does.
 
     Attributes:
@@ -42,10 +42,6 @@ class Plan:
     optimizer: str = "sgd"
     settings: dict[str, float] = field(default_factory=lambda: {"learning_rate": 0.05, "momentum": 0.9})
     samples: int = 0
-
-    def arguments(self) -> list[str]:
-        """The command line of this script."""
-        return [__file__, json.dumps(asdict(self))]
 
 
 def build() -> Any:
@@ -110,4 +106,4 @@ def numbers(trainer: Any) -> list[tuple[str, int]]:
 
 
 if __name__ == "__main__":
-    main(Plan(**json.loads(sys.argv[1])))
+    run(main, Plan)

@@ -2,21 +2,22 @@
 
 It trains lenet on real images, and prints rate and progress at the start and after every exchange.
 
-Usage: python schedule_worker.py JSON with the fields of `Plan`.
+Usage: python -m tests.cluster.schedule_worker JSON with the fields of `Plan`.
 """
 
 import json
 import os
 import signal
-import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
+
+from tests.cluster.worker_plan import WorkerPlan, run
 
 BATCH, DATASET_SIZE, BASE, FINAL = 16, 960, 0.05, 0.001
 
 
 @dataclass
-class Plan:
+class Plan(WorkerPlan):
     """What a worker does.
 
     Attributes:
@@ -39,10 +40,6 @@ class Plan:
     optimizer: str = "sgd"
     options: dict[str, Any] = field(default_factory=dict)
 
-    def arguments(self) -> list[str]:
-        """The command line of this script."""
-        return [__file__, json.dumps(asdict(self))]
-
 
 def say(trainer: Any) -> None:
     """Print what a test compares."""
@@ -64,12 +61,11 @@ def scheduler(plan: Plan) -> Any:
 
 def main(plan: Plan) -> None:
     """Do it."""
-    from lenet_worker import backward
-
     import esync
     from esync import mx
     from esync.algorithms import ALGORITHMS
     from esync.models.networks import build
+    from tests.cluster.lenet_worker import backward
 
     net = build("lenet", 10, mx.cpu(), seed=0)
     checkpoints = esync.Checkpoints(plan.directory, every=2, resume=plan.resume) if plan.directory else None
@@ -102,4 +98,4 @@ def main(plan: Plan) -> None:
 
 
 if __name__ == "__main__":
-    main(Plan(**json.loads(sys.argv[1])))
+    run(main, Plan)

@@ -1,17 +1,17 @@
 """A worker with an optimizer for each of two networks.
 
-Usage: python several_optimizers_worker.py JSON with the fields of `Plan`.
+Usage: python -m tests.cluster.several_optimizers_worker JSON with the fields of `Plan`.
 """
 
-import json
 import os
 import signal
-import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+
+from tests.cluster.worker_plan import WorkerPlan, run
 
 BATCH, WIDTH, NOISE = 8, 6, 4
 #: What the optimizers of the two networks are made of.
@@ -22,7 +22,7 @@ OPTIMIZERS: list[tuple[str, dict[str, float]]] = [
 
 
 @dataclass
-class Plan:
+class Plan(WorkerPlan):
     """What a worker does.
 
     Attributes:
@@ -51,10 +51,6 @@ class Plan:
     others: bool = False
     overflows: tuple[int, int] = (0, 0)
     options: dict[str, Any] = field(default_factory=dict)
-
-    def arguments(self) -> list[str]:
-        """The command line of this script."""
-        return [__file__, json.dumps(asdict(self))]
 
 
 def networks() -> tuple[Any, Any]:
@@ -207,4 +203,4 @@ def main(plan: Plan) -> None:
 
 
 if __name__ == "__main__":
-    main(Plan(**json.loads(sys.argv[1])))
+    run(main, Plan)

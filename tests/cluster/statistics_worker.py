@@ -5,19 +5,18 @@ It has a Gluon loop of its own, which writes down its own statistics and the mea
 Usage: python -m tests.cluster.statistics_worker JSON with the fields of `Plan`.
 """
 
-import json
-import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from esync.runtime.mxnet_import import mx
 from tests.cluster.resuming_worker import build
+from tests.cluster.worker_plan import WorkerPlan, run
 
 
 @dataclass
-class Plan:
+class Plan(WorkerPlan):
     """What a worker does.
 
     Attributes:
@@ -35,10 +34,6 @@ class Plan:
     options: dict[str, Any] = field(default_factory=dict)
     directory: str = ""
     resume: bool = False
-
-    def arguments(self) -> list[str]:
-        """The command line of this script."""
-        return ["-m", "tests.cluster.statistics_worker", json.dumps(asdict(self))]
 
 
 def statistics(net: Any) -> np.ndarray:
@@ -93,4 +88,4 @@ def main(plan: Plan) -> None:
 
 
 if __name__ == "__main__":
-    main(Plan(**json.loads(sys.argv[1])))
+    run(main, Plan)

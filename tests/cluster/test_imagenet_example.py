@@ -1,10 +1,10 @@
 """examples/imagenet.py on one device, on small generated records."""
 
-import os
 from pathlib import Path
 
 import numpy as np
 
+from ..support.child import environment
 from ..support.forked import ForkedProgram
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "imagenet.py"
@@ -28,9 +28,8 @@ def generate(folder: Path) -> None:
 
 def run(folder: Path, *arguments: str) -> tuple[int, str]:
     """Run the example to its end; its exit code and output."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("DMLC")}
     command = [str(EXAMPLE), "--no-distributed", "--data", str(folder), *arguments]
-    code = ForkedProgram(command, {**environment, "OMP_NUM_THREADS": "1"}, folder / "log").wait(120)
+    code = ForkedProgram(command, environment(OMP_NUM_THREADS="1"), folder / "log").wait(120)
     return code, (folder / "log").read_text()
 
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import yaml
 
+from tests.support.child import environment
+
 #: Launch passes variables of this beginning on to other machines, so that their processes can be
 #: found, too.
 MARK = "ESYNC_TEST_JOB"
@@ -61,12 +63,11 @@ class Launch:
     ) -> None:
         self.mark = uuid.uuid4().hex
         self.log = folder / f"launch-{self.mark}.txt"
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("DMLC_", "ESYNC_"))}
         with open(self.log, "wb") as log, open(output or self.log, "ab") as out:
             self.process = subprocess.Popen(
                 [*inside, sys.executable, *command, str(file), *flags],
                 cwd=folder,
-                env={**environment, **variables, MARK: self.mark},
+                env=environment(**variables, **{MARK: self.mark}),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=log if output else subprocess.STDOUT,

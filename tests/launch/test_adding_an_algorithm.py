@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from launching import Launch
 
+from tests.support.child import environment
 from tests.support.documented import example
 from tests.support.scripted_world import World
 
@@ -41,11 +42,10 @@ def commands(program: str) -> list[list[str]]:
 
 def run(folder: Path, program: str, words: list[str], *more: str, path: Path | None = None) -> str:
     """What a program prints; it has to end well."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("DMLC_", "ESYNC_"))}
     done = subprocess.run(
         [sys.executable, "-m", program, *words, *more],
         cwd=folder,
-        env={**clean, "PYTHONPATH": os.pathsep.join(map(str, filter(None, [path, ROOT])))},
+        env=environment(PYTHONPATH=os.pathsep.join(map(str, filter(None, [path, ROOT])))),
         capture_output=True,
         text=True,
         timeout=120,

@@ -17,6 +17,8 @@ from launching import Launch, write
 from sshd import ADDRESSES, Sshd
 from test_launched_jobs import rounds
 
+from tests.support.child import environment
+
 pytestmark = pytest.mark.timeout(400)
 #: Seconds for what takes ten on a machine with nothing else to do.
 LONG = 180
@@ -85,9 +87,10 @@ def test_own_program_with_the_same_error_again_ends_the_job_at_its_first_replace
 
 def run_alone(folder: Path, *words: str, **variables: str) -> "subprocess.CompletedProcess[str]":
     """Run the program by hand, with nothing of a cluster in its environment but these variables."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("DMLC_", "ESYNC_"))}
     command = [sys.executable, "train.py", *words]
-    return subprocess.run(command, cwd=folder, env={**clean, **variables}, capture_output=True, text=True, timeout=LONG)
+    return subprocess.run(
+        command, cwd=folder, env=environment(**variables), capture_output=True, text=True, timeout=LONG
+    )
 
 
 def test_program_alone_trains_in_mode_local_and_says_so(tmp_path, data_dir):

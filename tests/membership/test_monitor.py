@@ -1,14 +1,9 @@
 import socket
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-import pytest
-
 from ..support import child
-
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")
 
 #: A process that belongs to a cluster with others: argv holds everyone, least, patience,
 #: announce_after.

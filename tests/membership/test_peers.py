@@ -8,14 +8,10 @@ import threading
 import time
 from contextlib import ExitStack
 
-import pytest
-
 from esync import config
 from esync.membership import names
 from esync.membership.monitor import monitor_servers
 from esync.membership.peers import OutgoingConnections, Peers
-
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")
 
 #: A program that listens, says where, and holds whatever connects until it is ended.
 LISTENER = textwrap.dedent("""

@@ -1,13 +1,10 @@
 import os
 import signal
-import sys
 
 import pytest
 
 from ..support import child
 from ..support.child import alive, ends
-
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")
 
 #: A parent that starts a child which ties itself to it; the child says its process id.
 PARENT = """

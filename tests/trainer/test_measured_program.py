@@ -1,6 +1,5 @@
 """ESYNC_MEASURE: a program reports how long its iterations take, and leaves no trace."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -10,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from esync.runtime import progress
+
+from ..support.child import environment
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -40,8 +41,7 @@ net.save_parameters("model")
 
 
 def test_measured_program_reports_its_iterations_and_leaves_no_trace(tmp_path: Path) -> None:
-    told = {name: value for name, value in os.environ.items() if not name.startswith(("DMLC_", "ESYNC_"))}
-    told |= {"ESYNC_MEASURE": "1", "ESYNC_PROGRESS": "json", "ESYNC_STEP_TIME": "0.02", "ESYNC_DEVICE": "cpu"}
+    told = environment(ESYNC_MEASURE="1", ESYNC_PROGRESS="json", ESYNC_STEP_TIME="0.02", ESYNC_DEVICE="cpu")
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM],
         cwd=tmp_path,
