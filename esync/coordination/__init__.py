@@ -2,9 +2,9 @@
 
 `coordinator` answers the workers' questions, by `decision` and their `records`; `client` sends the
 questions to a state server over HTTP (`http_client`), and `delayed` does so in the background.
-`tiers` divides workers by speed, `exchange_interval` computes local iterations per round,
-`stragglers` detects slow workers for `straggler_policies`, and `round_reporter` sends reports of
-rounds to the dashboard. Needs neither MXNet nor Django; may import `config`, `runtime` and `samples`.
+`tiers` divides workers by speed, as `tier_settings` ask, `automatic_settings` chooses the settings of
+rounds, `exchange_interval` computes local iterations per round, `stragglers` detects slow workers for
+`straggler_policies`, and `round_reporter` sends reports of rounds to the dashboard. Needs neither MXNet nor Django; may import `config`, `runtime` and `samples`.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from typing import Protocol
 from ..runtime.futures import Handle
 from .decision import ExchangeDecision
 from .straggler_policies import OnlinePolicySettings, PolicyDirective
-from .tiers import TierSettings
+from .tier_settings import TierSettings
 
 __all__ = ["Coordination", "ExchangeDecision", "OnlinePolicySettings", "PolicyDirective", "TierSettings"]
 

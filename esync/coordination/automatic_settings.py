@@ -24,7 +24,7 @@ only where the coarsest compression still needs it:
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ from .. import config
 from ..samples import worth
 from .exchange_interval import least_computing
 from .records import Record
+from .tier_settings import TierSettings
 
 
 @dataclass(frozen=True)
@@ -54,49 +55,30 @@ class AutomaticSettings:
     alone: bool = False
 
 
-@dataclass(frozen=True)
-class Choices:
-    """What is chosen automatically.
-
-    Attributes:
-        share: largest share of a round for an exchange, between 0 and 1. With overlap, the rest of
-            the round hides the exchange.
-        iterations: whether the iterations of the slowest worker are.
-        workers: whether the workers that rounds wait for are.
-        compressions: those to choose from, the finest one first → bits of a value; empty: the
-            compression is given.
-    """
-
-    share: float
-    iterations: bool = True
-    workers: bool = False
-    compressions: Mapping[str, float] = field(default_factory=dict)
-
-
 def choose(
-    choices: Choices, paces: Sequence[float], exchanges: Mapping[str, float], counted: int, before: AutomaticSettings
+    asked: TierSettings, paces: Sequence[float], exchanges: Mapping[str, float], counted: int, before: AutomaticSettings
 ) -> AutomaticSettings:
     """Return the settings of the next round.
 
-    With `choices.workers`, of all groups of the fastest workers that end where the next one is clearly
+    With `asked.chooses_workers`, of all groups of the fastest workers that end where the next one is clearly
     slower, the one with the most progress is chosen. What an exchange takes is assumed to be in
     proportion to their number, as where a server's port is the bottleneck.
 
     Args:
-        choices: what is chosen.
+        asked: what is chosen; has an `exchange_share`.
         paces: seconds of an iteration of each worker that may take part, ascending, above 0.
         exchanges: compression → measured seconds of an exchange, without the wait for others.
         counted: number of the workers whose exchanges these are.
         before: the present settings, which are kept where the change would bring little.
     """
-    if not choices.workers:
-        return _settings(choices, paces[0], paces[-1], exchanges, before)
+    if not asked.chooses_workers:
+        return _settings(asked, paces[0], paces[-1], exchanges, before)
     groups: list[tuple[float, AutomaticSettings]] = []
     for number, (pace, following) in enumerate(zip(paces, [*paces[1:], math.inf], strict=True), 1):
         if following > (1 + config.TIER_HYSTERESIS) * pace:
             scaled = {name: seconds * number / counted for name, seconds in exchanges.items()}
-            settings = replace(_settings(choices, paces[0], pace, scaled, before), slowest=pace)
-            exchange = exchange_seconds(settings.compression, scaled, choices.compressions) if scaled else 0.0
+            settings = replace(_settings(asked, paces[0], pace, scaled, before), slowest=pace)
+            exchange = exchange_seconds(settings.compression, scaled, asked.compressions) if scaled else 0.0
             # Iterations from a model to the one that has them: workers go on during the exchange.
             speeds = 1 / np.array(paces[:number])
             brought = worth(config.NOISE_SCALE, speeds * (max(settings.seconds, pace) + exchange))
@@ -115,21 +97,23 @@ def choose(
 
 
 def _settings(
-    choices: Choices, fastest: float, slowest: float, exchanges: Mapping[str, float], before: AutomaticSettings
+    asked: TierSettings, fastest: float, slowest: float, exchanges: Mapping[str, float], before: AutomaticSettings
 ) -> AutomaticSettings:
     """Return the settings for workers of these seconds an iteration."""
-    usual = config.ROUND_ITERATIONS * fastest if choices.iterations else before.iterations * slowest
+    share = asked.exchange_share
+    assert share is not None
+    usual = config.ROUND_ITERATIONS * fastest if asked.chooses_iterations else before.iterations * slowest
     compression = before.compression
-    if choices.compressions and exchanges:
-        for compression in choices.compressions:
+    if asked.compressions and exchanges:
+        for compression in asked.compressions:
             spare = 1.0 if compression == before.compression else 1 - config.AUTOMATIC_SPARE
-            exchange = exchange_seconds(compression, exchanges, choices.compressions)
-            if least_computing(exchange, choices.share) <= spare * usual:
+            exchange = exchange_seconds(compression, exchanges, asked.compressions)
+            if least_computing(exchange, share) <= spare * usual:
                 break
-    if not choices.iterations:
+    if not asked.chooses_iterations:
         return AutomaticSettings(usual, before.iterations, compression)
-    exchange = exchange_seconds(compression, exchanges, choices.compressions) if exchanges else 0.0
-    seconds = max(usual, least_computing(exchange, choices.share))
+    exchange = exchange_seconds(compression, exchanges, asked.compressions) if exchanges else 0.0
+    seconds = max(usual, least_computing(exchange, share))
     return AutomaticSettings(seconds, _iterations(seconds, slowest, before.iterations), compression)
 
 
@@ -161,16 +145,16 @@ class SettingsChooser:
     """Chooses the settings of a job's rounds from the measured times of its workers.
 
     Args:
-        choices: what it chooses.
+        asked: what it chooses; has an `exchange_share`.
         iterations: of the slowest worker in the first round.
 
     Attributes:
         settings: of the present round.
     """
 
-    def __init__(self, choices: Choices, iterations: int) -> None:
-        self._choices = choices
-        coarsest = next(reversed(list(choices.compressions)), "")
+    def __init__(self, asked: TierSettings, iterations: int) -> None:
+        self._asked = asked
+        coarsest = next(reversed(list(asked.compressions)), "")
         self.settings = AutomaticSettings(0.0, iterations, coarsest)
         self._earlier_compression = coarsest  # of the round before
         self._exchanges: dict[str, float] = {}  # compression → seconds of an exchange
@@ -194,19 +178,19 @@ class SettingsChooser:
             present: of all workers that could take part.
         """
         compression = self._earlier_compression = self.settings.compression
-        candidates = present if self._choices.workers else awaited
+        candidates = present if self._asked.chooses_workers else awaited
         paces = sorted(record.capability for record in candidates if record.capability > 0)
         if not paces:
             return
         # After a change, workers with a fast link report first, which says nothing about the others.
         partial = any(record.compression != compression or not record.exchanges for record in awaited)
-        known = not (partial and self._choices.compressions)
+        known = not (partial and self._asked.compressions)
         if known and (exchange := max((record.exchange for record in awaited), default=0.0)):
             # What has been measured with other compressions was at another time, and changes with the network.
             change = exchange / (self._exchanges.get(compression) or exchange)
             self._exchanges = {name: change * seconds for name, seconds in self._exchanges.items()}
             self._exchanges[compression] = exchange
-        self.settings = choose(self._choices, paces, self._exchanges, max(1, len(awaited)), self.settings)
+        self.settings = choose(self._asked, paces, self._exchanges, max(1, len(awaited)), self.settings)
 
     def state(self) -> dict[str, Any]:
         """Return everything that affects later choices, for JSON."""

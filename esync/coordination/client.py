@@ -14,7 +14,7 @@ from ..runtime.watchdog import WatchedWait
 from .decision import ExchangeDecision
 from .http_client import HTTPClient
 from .straggler_policies import OnlinePolicySettings, PolicyDirective
-from .tiers import TierSettings
+from .tier_settings import TierSettings
 
 log = logging.getLogger(__name__)
 

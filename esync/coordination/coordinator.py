@@ -25,7 +25,8 @@ from .. import config
 from .automatic_settings import SettingsChooser
 from .decision import NOT_READY, READY, ExchangeDecision, automatic_epsilon, decide
 from .records import Ranking, Record
-from .tiers import Division, TierSettings, decide_aside
+from .tier_settings import TierSettings
+from .tiers import Division, decide_aside
 
 #: Attributes that a coordinator's saved state has in another form, or that can be rebuilt.
 UNSAVED = ("_lock", "_records", "_ranking", "_tiering", "_division", "_chooser")
@@ -71,7 +72,7 @@ class Coordinator:
             except ValueError as error:
                 raise InvalidError(str(error)) from None
             self._division = Division(tiering, num_workers) if tiering.divides else None
-            self._chooser = SettingsChooser(choices, slowest_iterations) if (choices := tiering.choices) else None
+            self._chooser = None if tiering.exchange_share is None else SettingsChooser(tiering, slowest_iterations)
         self._records = [Record(rank) for rank in range(num_workers)]
         self._absent: list[int] = []  # ranks whose workers are dead
         self._ranking = Ranking(self._records)

@@ -13,7 +13,7 @@ from . import Coordination
 from .client import StateServerClient
 from .decision import ExchangeDecision
 from .straggler_policies import OnlinePolicySettings, PolicyDirective
-from .tiers import TierSettings
+from .tier_settings import TierSettings
 
 T = TypeVar("T")
 

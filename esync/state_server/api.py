@@ -26,7 +26,7 @@ from pydantic_core import from_json
 from .. import config
 from ..coordination.coordinator import InvalidError
 from ..coordination.straggler_policies import OnlinePolicySettings
-from ..coordination.tiers import TierSettings
+from ..coordination.tier_settings import TierSettings
 from ..membership.rendezvous import directory
 from ..runtime.environment import Cluster, EnvironmentProblemError
 from ..version import __version__

@@ -8,7 +8,7 @@ from pathlib import Path
 from .. import config
 from ..coordination.coordinator import ConflictError, Coordinator, InvalidError
 from ..coordination.straggler_policies import OnlinePolicy, OnlinePolicySettings
-from ..coordination.tiers import TierSettings
+from ..coordination.tier_settings import TierSettings
 from ..runtime.output import printable
 from .history import History
 from .jobs import Job

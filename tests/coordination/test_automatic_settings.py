@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from esync import config
 from esync.coordination.automatic_settings import (
     AutomaticSettings,
-    Choices,
     SettingsChooser,
     choose,
     exchange_seconds,
 )
 from esync.coordination.coordinator import Coordinator, InvalidError
 from esync.coordination.records import Record
-from esync.coordination.tiers import Division, TierSettings
+from esync.coordination.tier_settings import TierSettings
+from esync.coordination.tiers import Division
 from esync.samples import worth
 
 BITS = {"fp16": 16.0, "4bit": 4.0, "2bit": 2.0}
@@ -26,7 +26,7 @@ HALF = 0.5
 
 
 def chosen(exchanges, fastest=1.0, slowest=1.0, before=START, **more):
-    return choose(Choices(HALF, compressions=BITS, **more), [fastest, slowest], exchanges, 2, before)
+    return choose(TierSettings((), (), HALF, compressions=BITS, **more), [fastest, slowest], exchanges, 2, before)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_choose_counts_iterations_of_the_slowest_worker():
 
 def test_choose_keeps_given_iterations():
     before = AutomaticSettings(0.0, 2, "2bit")
-    settings = chosen({"2bit": 0.5}, slowest=3.0, before=before, iterations=False)
+    settings = chosen({"2bit": 0.5}, slowest=3.0, before=before, chooses_iterations=False)
     assert (settings.iterations, settings.seconds, settings.compression) == (2, 6.0, "fp16")
 
 
@@ -77,7 +77,7 @@ UNCHOSEN = AutomaticSettings(0.0, 1)
 
 def groups(paces, exchange, before=UNCHOSEN, counted=None):
     """Return the settings where the workers are chosen, too, without compression."""
-    return choose(Choices(HALF, workers=True), paces, {"": exchange}, counted or len(paces), before)
+    return choose(TierSettings(None, (), HALF), paces, {"": exchange}, counted or len(paces), before)
 
 
 def test_choose_takes_the_workers_that_make_the_most_progress():
@@ -193,7 +193,7 @@ def test_coordinator_refuses_compressions_that_are_not_in_order(bits):
 
 
 def test_chooser_accepts_times_of_exchanges_of_any_size():
-    chooser = SettingsChooser(Choices(HALF, compressions={"fine": 16.0, "coarse": 2.0}), 1)
+    chooser = SettingsChooser(TierSettings((), (), HALF, compressions={"fine": 16.0, "coarse": 2.0}), 1)
     record = Record(0, capability=1.0)
     compressions, window = [], config.AUTO_WINDOW
     for seconds in (1e-20, 1e-10, 5e-324, *[1e-100] * window, *[1e9] * window, 1.0):

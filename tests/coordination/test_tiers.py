@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from esync import config
 from esync.coordination.coordinator import ConflictError, Coordinator, InvalidError
 from esync.coordination.records import Ranking, Record
-from esync.coordination.tiers import TierSettings, decide_aside, divide, left_out, shares
+from esync.coordination.tier_settings import TierSettings
+from esync.coordination.tiers import decide_aside, divide, left_out, shares
 
 PACES = st.dictionaries(st.integers(0, 30), st.floats(0.001, 1000), min_size=1, max_size=12)
 
