@@ -4,7 +4,8 @@
 questions to a state server over HTTP (`http_client`), and `delayed` does so in the background.
 `tiers` divides workers by speed, as `tier_settings` ask, `automatic_settings` chooses the settings of
 rounds, `exchange_interval` computes local iterations per round, `stragglers` detects slow workers for
-`straggler_policies`, and `round_reporter` sends reports of rounds to the dashboard. Needs neither MXNet nor Django; may import `config`, `runtime` and `samples`.
+`straggler_policies`, and `round_reporter` sends reports of rounds to the dashboard. Needs neither MXNet
+nor Django; may import `config`, `runtime` and `samples`.
 """
 
 from collections.abc import Sequence

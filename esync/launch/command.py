@@ -248,7 +248,7 @@ def _run(job: LaunchPlan, agents: AgentPool, options: argparse.Namespace) -> Run
                 figures = report.read_figures(job)
                 earlier = report.earlier_logs(job)
             if options.json:
-                report.write_json(options.json, job, outcome, figures)
+                report.write_outcome(options.json, job, outcome, figures)
         except OSError as error:
             missing.append(f"cannot write {error.filename}: {error.strerror}; the logs are in {job.mode_folder}")
         page = report.write_page(job, outcome, figures)

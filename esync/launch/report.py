@@ -1,6 +1,5 @@
 """Report at the end of a job: its figures, computed from the logs, or why it failed."""
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -15,7 +14,7 @@ from ..reports.modes import BASELINE, BASELINE_LABEL, STANDALONE, STANDALONE_LAB
 from ..reports.runs import NoRunError, load_network, load_run
 from ..reports.speedups import on_same_cluster, over_fastest, speedup
 from ..runtime.evaluation_result import lowest_recall
-from ..runtime.files import write_atomically
+from ..runtime.files import write_json
 from ..runtime.terminal import clock
 from ..training.round_log import RUN_FILE, loggers_of
 from .folders import PROCESSES
@@ -113,7 +112,7 @@ def write_page(plan: LaunchPlan, outcome: JobOutcome, figures: RunFigures | None
     """
     page = plan.folder_here / REPORT_FILE
     try:
-        write_json(plan.folder_here / OUTCOME_FILE, plan, outcome, figures)
+        write_outcome(plan.folder_here / OUTCOME_FILE, plan, outcome, figures)
         if figures is None:
             return ""
         from ..reports.report import write_report  # imports Matplotlib, which takes a moment
@@ -166,7 +165,7 @@ def preempted_by(signal: str) -> str:
     return f"preempted by {signal}: the same command with --resume goes on"
 
 
-def write_json(path: Path, plan: LaunchPlan, outcome: JobOutcome, figures: RunFigures | None) -> None:
+def write_outcome(path: Path, plan: LaunchPlan, outcome: JobOutcome, figures: RunFigures | None) -> None:
     """Write the file of `--json`.
 
     Raises:
@@ -197,4 +196,4 @@ def write_json(path: Path, plan: LaunchPlan, outcome: JobOutcome, figures: RunFi
             "final_parts": figures.final_parts,
             "devices": [asdict(device) for device in figures.devices],
         }
-    write_atomically(path, json.dumps(content, indent=2).encode() + b"\n")
+    write_json(path, content)

@@ -80,14 +80,13 @@ class Logger:
         """End the log of the run; `error` says why the run has failed, if it has."""
 
 
-def require(module: str, extra: str, need: str, error: type[LoggerError] = LoggerError) -> None:
+def require(module: str, extra: str, need: str) -> None:
     """Check that a module can be imported.
 
     Args:
         module: the module.
         extra: of this package, which brings it.
         need: who needs which package, as the beginning of the message.
-        error: what is raised.
 
     Raises:
         LoggerError: it is not installed.
@@ -95,7 +94,7 @@ def require(module: str, extra: str, need: str, error: type[LoggerError] = Logge
     try:
         importlib.import_module(module)
     except ImportError:
-        raise error(f'{need}, which is not installed: pip install "esync[{extra}]"') from None
+        raise LoggerError(f'{need}, which is not installed: pip install "esync[{extra}]"') from None
 
 
 def one_line(error: BaseException) -> str:

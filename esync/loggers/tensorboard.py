@@ -18,17 +18,13 @@ from .logger import require as require_package
 EVENT_FILE = "tfevents"
 
 
-class TensorBoardError(LoggerError):
-    """Raised when event files cannot be written; the message says why."""
-
-
 def require() -> None:
     """Check that tensorboardX is installed.
 
     Raises:
-        TensorBoardError: it is not installed.
+        LoggerError: it is not installed.
     """
-    require_package("tensorboardX", "tensorboard", "event files for TensorBoard need tensorboardX", TensorBoardError)
+    require_package("tensorboardX", "tensorboard", "event files for TensorBoard need tensorboardX")
 
 
 class EventFile(Logger):
@@ -42,7 +38,7 @@ class EventFile(Logger):
         go_on: leave them in place, because the run is resumed.
 
     Raises:
-        TensorBoardError: tensorboardX is not installed, or the file cannot be written.
+        LoggerError: tensorboardX is not installed, or the file cannot be written.
     """
 
     def __init__(self, folder: Path, go_on: bool = False) -> None:
@@ -70,7 +66,7 @@ class EventFile(Logger):
             scalars: the values.
 
         Raises:
-            TensorBoardError: the file cannot be written.
+            LoggerError: the file cannot be written.
         """
         from tensorboardX.proto.event_pb2 import Event
         from tensorboardX.proto.summary_pb2 import Summary
@@ -83,7 +79,7 @@ class EventFile(Logger):
         """Write all buffered scalars.
 
         Raises:
-            TensorBoardError: the file cannot be written.
+            LoggerError: the file cannot be written.
         """
         with self._failures_named():
             self._writer.flush()
@@ -92,7 +88,7 @@ class EventFile(Logger):
         """Write the rest.
 
         Raises:
-            TensorBoardError: the file cannot be written.
+            LoggerError: the file cannot be written.
         """
         with self._failures_named():
             self._writer.close()
@@ -102,4 +98,4 @@ class EventFile(Logger):
         try:
             yield
         except OSError as error:
-            raise TensorBoardError(f"cannot write event files to {self._folder}: {error.strerror or error}") from None
+            raise LoggerError(f"cannot write event files to {self._folder}: {error.strerror or error}") from None

@@ -1,7 +1,6 @@
 """Predict which mode suits a cluster: `esync plan CLUSTER.yaml`."""
 
 import argparse
-import json
 import signal
 import sys
 import textwrap
@@ -19,7 +18,7 @@ from ..launch import user_program
 from ..launch.description import read
 from ..runtime import descriptions, program
 from ..runtime.errors import ExpectedError
-from ..runtime.files import expanded, write_atomically
+from ..runtime.files import expanded, write_json
 from ..runtime.terminal import STATUS, run_command
 from ..samples import UNKNOWN, Training
 from . import report
@@ -188,7 +187,7 @@ def show(result: Plan, file: str, options: argparse.Namespace) -> None:
     for line in report.notes(result):
         print(f"plan: {line}", file=sys.stderr)
     if options.json:  # last, so that a full disk does not keep the plan from the user
-        write_atomically(options.json, json.dumps(report.as_json(result, file), indent=2).encode() + b"\n")
+        write_json(options.json, report.as_json(result, file))
 
 
 class _Progress:

@@ -4,7 +4,6 @@ Runs that differ only in their seeds form a group (`run_groups`). Runs of differ
 sets or metrics are not comparable, and are in different sections (`grouping`).
 """
 
-import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.errors import ExpectedError
-from ..runtime.files import write_atomically
+from ..runtime.files import write_json
 from . import estimates
 from .grouping import sections_of, settings
 from .modes import BASELINE, STANDALONE
@@ -101,8 +100,7 @@ class Comparison:
         Raises:
             OSError: the file cannot be written.
         """
-        content = json.dumps(self.as_json(), indent=2, allow_nan=False, default=str)
-        write_atomically(path, content.encode() + b"\n")
+        write_json(path, self.as_json(), allow_nan=False, default=str)
 
 
 def compare(runs: str | Path | Iterable[str | Path], target: float | None = None) -> Comparison:

@@ -14,10 +14,9 @@ With --published-results the accuracy figures also show the results of the ESync
 """
 
 import argparse
-import json
 import math
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,8 +25,8 @@ from rich.progress import track
 
 from .. import config
 from ..algorithms.registry import FIGURES, stem_of
-from ..runtime import program, terminal
-from ..runtime.files import expanded, write_atomically
+from ..runtime import program, run_names, terminal
+from ..runtime.files import expanded, write_atomically, write_json
 from .discovery import SPEEDUP_FILE, others_to_choose
 from .grouping import compare_singly
 from .metrics_table import RunFigures
@@ -126,10 +125,10 @@ def run(options: argparse.Namespace) -> int:
         "runs": {key: as_json(run, runs) for key, run in zip(_keys(runs), runs, strict=True)},
     }
     write_atomically(out / "speedup.txt", text.encode())
-    write_atomically(out / SPEEDUP_FILE, _json(comparison))
+    write_json(out / SPEEDUP_FILE, comparison, allow_nan=False)
     if options.json:
         content = comparison | {"figures": [str(path) for path in drawn], "problems": problems}
-        write_atomically(options.json, _json(content))
+        write_json(options.json, content, allow_nan=False)
     print(text)
     print(f"{', '.join(drawings) or 'no figure'}, speedup.txt and {SPEEDUP_FILE} in {out}")
     return 0
@@ -142,16 +141,6 @@ def _keys(runs: list[RunFigures]) -> list[str]:
         stem = run.mode.summary
         keys.append(f"{stem} ({run.mode.folder})" if stem in keys else stem)
     return keys
-
-
-def _unused(name: str, used: Collection[str]) -> str:
-    """Return the name, with a number appended if it is used."""
-    names = (name, *(f"{name}-{number}" for number in range(2, len(used) + 3)))
-    return next(candidate for candidate in names if candidate not in used)
-
-
-def _json(value: object) -> bytes:
-    return json.dumps(value, indent=2, allow_nan=False).encode() + b"\n"
 
 
 def _target_problem(target: float | None, runs: list[RunFigures]) -> str | None:
@@ -199,7 +188,9 @@ def _accuracy_drawings(
         for kind, iid in (("iid", True), ("non-iid", False)):
             curves = [run for run in compared if run.metric == metric and run.mode.iid is iid]
             if curves:
-                name = _unused(f"{stem_of(metric.name, 'metric')}-{kind}{'-smoothed' * as_published}", drawings)
+                name = run_names.unused(
+                    f"{stem_of(metric.name, 'metric')}-{kind}{'-smoothed' * as_published}", drawings
+                )
                 drawings[name] = partial(figures.accuracy, network, curves, line, curves[0].target, as_published, shown)
     return drawings
 

@@ -8,7 +8,6 @@ folder contains rounds. Invalid files are reported and skipped.
 """
 
 import argparse
-import json
 import sys
 from collections import Counter
 from functools import partial
@@ -19,7 +18,7 @@ from rich.progress import track
 
 from .. import config
 from ..runtime import program, terminal
-from ..runtime.files import expanded, write_atomically
+from ..runtime.files import expanded, write_json
 from ..runtime.output import printable
 from .aggregate import ModeReport, summarize_mode
 from .discovery import holds_rounds, mode_folders, others_to_choose
@@ -96,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
             "network": options.network,
             "modes": {report.mode.folder: report.as_json() for report in reports},
         }
-        write_atomically(options.json, json.dumps(content, indent=2, allow_nan=False).encode() + b"\n")
+        write_json(options.json, content, allow_nan=False)
     if not any(report.summary for report in reports):
         chosen = options.mode or "MODE"
         terminal.print_error(

@@ -8,7 +8,6 @@ that of the first evaluation with it.
 """
 
 import argparse
-import json
 import math
 import sys
 from itertools import groupby
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from .. import config
 from ..runtime import program, terminal
-from ..runtime.files import expanded, write_atomically
+from ..runtime.files import expanded, write_json
 from ..runtime.terminal import NOT_KNOWN, markdown, number, right
 from .sync_switch.groups import RunGroup, group
 from .sync_switch.runs import find_runs
@@ -128,7 +127,7 @@ def run(options: argparse.Namespace) -> int:
             "remarks": findings.remarks,
             "left_out": findings.skipped,
         }
-        write_atomically(options.json, json.dumps(content, indent=2, allow_nan=False).encode() + b"\n")
+        write_json(options.json, content, allow_nan=False)
     if not groups:
         terminal.print_error(f"no run in {options.dir}: expected folders with acc.csv and loss.csv")
         return 1

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ..loggers.logger import evaluation_scalars, round_scalars
 from ..loggers.tensorboard import EventFile
+from ..runtime.run_names import unused
 from .phases import round_ends
 from .runs import LoggedRun
 from .summary_file import DeviceSummary
@@ -18,13 +19,12 @@ def export(runs: Iterable[LoggedRun], folder: Path) -> list[Path]:
     """Write the event files of runs below a folder, and return the folder of each run.
 
     Raises:
-        TensorBoardError: tensorboardX is not installed, or a file cannot be written.
+        LoggerError: tensorboardX is not installed, or a file cannot be written.
     """
     places: list[Path] = []
     for run in runs:
         target = folder / _folder_name(run.network) / run.folder.resolve().name
-        names = (target, *(target.with_name(f"{target.name}-{number}") for number in range(2, len(places) + 3)))
-        places.append(next(candidate for candidate in names if candidate not in places))
+        places.append(Path(unused(str(target), [*map(str, places)])))
         for host, devices in run.summary.items():
             for name, device in devices.items():
                 _export_device(device, places[-1] / _folder_name(host) / _folder_name(name))

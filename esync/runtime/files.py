@@ -10,6 +10,7 @@ import contextlib
 import errno
 import fcntl
 import glob
+import json
 import logging
 import os
 import shutil
@@ -17,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from .errors import ExpectedError
 
@@ -141,6 +143,15 @@ def write_atomically(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_path(path) as temporary:
         temporary.write_bytes(content)
+
+
+def write_json(path: Path, value: object, **options: Any) -> None:
+    """Write a value as indented JSON, atomically; `options` are those of `json.dumps`.
+
+    Raises:
+        OSError: see `write_atomically`.
+    """
+    write_atomically(path, json.dumps(value, indent=2, **options).encode() + b"\n")
 
 
 def make_folder(path: Path) -> None:

@@ -1,6 +1,7 @@
 """Names of runs: the folder of a run with a name is `{mode}@{name}` instead of `{mode}`."""
 
 import re
+from collections.abc import Collection
 
 #: Separator of mode and name in a folder's name, which no mode's name contains.
 SEPARATOR = "@"
@@ -44,3 +45,9 @@ def without_seed(name: str) -> str:
     """Return the common part of the names of the runs of `--repeat`; "" if there is none."""
     match = _SEED.fullmatch(name)
     return match[1] or "" if match else name
+
+
+def unused(name: str, used: Collection[str]) -> str:
+    """Return the name, with a number appended if it is used."""
+    names = (name, *(f"{name}-{number}" for number in range(2, len(used) + 3)))
+    return next(candidate for candidate in names if candidate not in used)

@@ -4,7 +4,6 @@ Every flag of the worker may be given; flags override the description's `train` 
 """
 
 import argparse
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from ..reports.discovery import find_devices, moved_aside
 from ..reports.speedups import over_fastest
 from ..runtime import descriptions, program
 from ..runtime.evaluation_result import lowest_recall
-from ..runtime.files import expanded, write_atomically
+from ..runtime.files import expanded, write_json
 from ..runtime.terminal import clock, run_command
 from . import sweep
 from .job import FinishedSimulation, SimulationJob, describe, run
@@ -150,7 +149,7 @@ def _repeat(options: argparse.Namespace, job: SimulationJob) -> int:
 def write(path: Path, done: FinishedSimulation) -> None:
     """Write the result, and to a second file the figures that differ from run to run."""
     for file, content in ((path, done.result), (path.with_suffix(f".real{path.suffix}"), done.real)):
-        write_atomically(file, json.dumps(content, indent=2).encode() + b"\n")
+        write_json(file, content)
 
 
 def summary(done: FinishedSimulation) -> list[str]:

@@ -1,7 +1,6 @@
 """Run a grid of simulations, several at a time, and print one table of the results."""
 
 import itertools
-import json
 import re
 import sys
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from ..launch.description import Description, DescriptionError, check_key_paths
 from ..launch.key_paths import UnknownKeyError
 from ..launch.yaml_text import value as yaml_value
 from ..runtime.errors import suggestion
-from ..runtime.files import write_atomically
+from ..runtime.files import write_json
 from ..runtime.terminal import NOT_KNOWN, TerminalTable, clock, right
 from .cluster import relevant_parts
 from .job import FinishedSimulation, SimulationJob, describe
@@ -93,7 +92,7 @@ def run(job: SimulationJob, sweeps: Sequence[str], at_a_time: int | None, path: 
                 rows.append({"sweep": chosen, **outcome.result})
                 print(f"{words}, {_brief(outcome)}", flush=True)
     if path is not None:
-        write_atomically(path, json.dumps(rows, indent=2).encode() + b"\n")
+        write_json(path, rows)
     Console(width=None if sys.stdout.isatty() else 140).print(table(rows))
     if not failures:
         return 0

@@ -7,14 +7,13 @@ when it is started again.
 """
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
 from .. import arguments, config
 from ..runtime import descriptions, program
 from ..runtime.errors import ExpectedError
-from ..runtime.files import expanded, write_atomically
+from ..runtime.files import expanded, write_atomically, write_json
 from .report import as_json, as_text
 from .search import search
 from .trials import ENGINES, Trials
@@ -68,7 +67,7 @@ def main(words: list[str] | None = None) -> int:
         text = as_text(result, trials.core_seconds)
         content = as_json(result, trials.core_seconds)
         write_atomically(options.out / "report.md", f"{text}\n".encode())
-        write_atomically(options.out / "report.json", (json.dumps(content, indent=2) + "\n").encode())
+        write_json(options.out / "report.json", content)
     except ExpectedError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
