@@ -381,23 +381,17 @@ def test_program_that_waits_at_the_start_is_ended_by_ctrl_c(tmp_path: Path, wait
         assert cluster.wait("worker-0") == -signal.SIGINT
 
 
-def test_state_server_killed_before_the_start_is_restarted_and_the_run_finishes(tmp_path: Path) -> None:
-    with Cluster(tmp_path, 2) as cluster:
-        port = cluster.start_state_server()
-        flags = ["-m", "esync", "-ip", "127.0.0.1", "-port", str(port), "--rounds", "5", "--no-export"]
-        start_two(cluster, "before the run has begun", "state-server", signal.SIGKILL, flags)
-        assert cluster.wait("state-server") == -signal.SIGKILL
-        cluster.start_state_server(port)
-        cluster.finish()
-
-
-@pytest.mark.long
-def test_state_server_killed_at_the_end_leaves_the_run_finished(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "moment", ["before the run has begun", pytest.param("when the end is reached", marks=pytest.mark.long)]
+)
+def test_state_server_killed_at_the_start_is_restarted_and_at_the_end_not_needed(tmp_path: Path, moment: str) -> None:
     with Cluster(tmp_path, 2) as cluster:
         port = cluster.start_state_server()
         flags = ["-m", "esync", "-ip", "127.0.0.1", "-port", str(port), "--rounds", "5"]
-        start_two(cluster, "when the end is reached", "state-server", signal.SIGKILL, flags)
+        start_two(cluster, moment, "state-server", signal.SIGKILL, flags)
         assert cluster.wait("state-server") == -signal.SIGKILL
+        if moment == "before the run has begun":
+            cluster.start_state_server(port)
         cluster.finish()
 
 

@@ -90,16 +90,6 @@ def test_site_wide_table_is_scrolled_by_keyboard(page, address):
     assert box.evaluate("box => box.scrollLeft") > 0
 
 
-def test_site_search_is_opened_used_and_left_by_keyboard(page, address):
-    page.goto(address)
-    search(page, "compression")
-    page.keyboard.press("ArrowDown")
-    page.wait_for_function("document.activeElement.matches('.md-search-result__link')")
-    page.keyboard.press("Escape")
-    page.locator(".md-search-result__item").first.wait_for(state="hidden")
-    page.wait_for_function("document.activeElement.closest('.md-search') === null")
-
-
 def test_site_with_reduced_motion_moves_nothing(page, address):
     page.goto(address)
     assert moving(page) == []

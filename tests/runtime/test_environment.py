@@ -25,6 +25,18 @@ def test_cluster_is_read_from_environment_variables():
     assert Cluster.from_environment(dict(GOOD)) == Cluster("127.0.0.1", 9091, 2, 6, address="127.0.0.1")
 
 
+@pytest.mark.parametrize(
+    "usable",
+    [
+        {"DMLC_NODE_HOST": "127.0.0.1", "DMLC_INTERFACE": "never looked at"},
+        {"DMLC_INTERFACE": "lo"},
+        {"PS_RESEND": "0"},
+    ],
+)
+def test_cluster_with_usable_variables_is_read(usable):
+    assert Cluster.from_environment({**GOOD, **usable}).workers == 6
+
+
 def test_cluster_ignores_spaces_around_values():
     assert Cluster.from_environment({name: f" {value} " for name, value in GOOD.items()}).workers == 6
 
@@ -40,15 +52,10 @@ def test_cluster_with_missing_variable_names_it_and_its_meaning(missing, left):
 
 
 @pytest.mark.parametrize("name", ["DMLC_PS_ROOT_PORT", "DMLC_NUM_SERVER", "DMLC_NUM_WORKER"])
-@pytest.mark.parametrize("value", ["0", "-1", "1.5", "two", "1e3", "99999999"])
+@pytest.mark.parametrize("value", ["0", "-1", "1.5", "two", "1e3", "99999999", "9" * 5000])
 def test_cluster_with_invalid_number_names_the_variable(name, value):
     with pytest.raises(EnvironmentProblemError, match=f"^{name} is '{value}', but should be a whole number of 1 to"):
         Cluster.from_environment({**GOOD, name: value})
-
-
-def test_cluster_with_port_above_65535_is_refused():
-    with pytest.raises(EnvironmentProblemError, match="DMLC_PS_ROOT_PORT is '65536'"):
-        Cluster.from_environment({**GOOD, "DMLC_PS_ROOT_PORT": "65536"})
 
 
 def test_cluster_with_host_name_resolves_it_for_mxnet():
@@ -57,27 +64,6 @@ def test_cluster_with_host_name_resolves_it_for_mxnet():
     assert environment["DMLC_PS_ROOT_URI"] == "127.0.0.1"
     assert cluster.host == "localhost"
     assert cluster.scheduler == "the scheduler at localhost:9091"
-
-
-@pytest.mark.parametrize("host", ["no-such-host.invalid", ".leading.dot", "x" * 70 + ".example"])
-def test_cluster_with_unknown_host_names_it(host):
-    with pytest.raises(EnvironmentProblemError, match=f"DMLC_PS_ROOT_URI: cannot resolve the host '{host}'"):
-        Cluster.from_environment({**GOOD, "DMLC_PS_ROOT_URI": host})
-
-
-def test_cluster_with_address_of_another_machine_names_it():
-    own = {**GOOD, "DMLC_NODE_HOST": "127.0.0.1", "DMLC_INTERFACE": "never looked at"}
-    assert Cluster.from_environment(own).workers == 6
-    with pytest.raises(
-        EnvironmentProblemError, match=r"^DMLC_NODE_HOST is '203\.0\.113\.9', which is not an address of this"
-    ):
-        Cluster.from_environment({**GOOD, "DMLC_NODE_HOST": "203.0.113.9"})
-
-
-def test_cluster_with_unknown_network_interface_names_it():
-    assert Cluster.from_environment({**GOOD, "DMLC_INTERFACE": "lo"}).workers == 6
-    with pytest.raises(EnvironmentProblemError, match=r"^DMLC_INTERFACE is 'eth99', but this machine's .* are .*lo"):
-        Cluster.from_environment({**GOOD, "DMLC_INTERFACE": "eth99"})
 
 
 def test_cluster_with_name_for_this_machine_resolves_it_for_mxnet():
@@ -93,6 +79,13 @@ def test_cluster_with_name_for_this_machine_resolves_it_for_mxnet():
         ({"DMLC_PS_ROOT_URI": "::1"}, "DMLC_PS_ROOT_URI: '::1' is an IPv6 address or has no other one"),
         ({"DMLC_PS_ROOT_URI": "[::1]"}, "is an IPv6 address or has no other one; MXNet needs one of IPv4"),
         ({"DMLC_PS_ROOT_URI": "127.0.0.1:9091"}, "give a name or an address, and nothing else"),
+        *(
+            ({"DMLC_PS_ROOT_URI": host}, f"DMLC_PS_ROOT_URI: cannot resolve the host '{host}'")
+            for host in ("no-such-host.invalid", ".leading.dot", "x" * 70 + ".example")
+        ),
+        ({"DMLC_PS_ROOT_PORT": "65536"}, "DMLC_PS_ROOT_PORT is '65536'"),
+        ({"DMLC_NODE_HOST": "203.0.113.9"}, "DMLC_NODE_HOST is '203.0.113.9', which is not an address of this"),
+        ({"DMLC_INTERFACE": "eth99"}, "DMLC_INTERFACE is 'eth99', but this machine's"),
         ({"DMLC_NODE_HOST": "::1"}, "DMLC_NODE_HOST: '::1' is an IPv6 address"),
         ({"DMLC_NODE_HOST": "no-such-host.invalid"}, "DMLC_NODE_HOST: cannot resolve the host"),
         ({"DMLC_NODE_HOST": "0.0.0.0"}, "DMLC_NODE_HOST is '0.0.0.0', which is not an address"),
@@ -137,31 +130,13 @@ def test_variables_without_part_in_job_keep_what_holds_for_the_whole_job():
     assert without_part_in_job(kept | dict.fromkeys(part, "1")) == kept
 
 
-def test_take_role_sets_a_missing_role():
+def test_take_role_sets_a_missing_role_and_refuses_another_one():
     environment: dict[str, str] = {}
-    take_role("worker", environment)
-    assert environment == {"DMLC_ROLE": "worker"}
-
-
-def test_take_role_accepts_the_right_role():
-    environment = {"DMLC_ROLE": "server"}
-    take_role("server", environment)
-    assert environment == {"DMLC_ROLE": "server"}
-
-
-def test_take_role_refuses_another_role():
+    for _ in range(2):
+        take_role("worker", environment)
+        assert environment == {"DMLC_ROLE": "worker"}
     with pytest.raises(EnvironmentProblemError, match="DMLC_ROLE is 'server', but this is the program of the worker"):
         take_role("worker", {"DMLC_ROLE": "server"})
-
-
-def test_environment_problem_error_is_a_value_error():
-    assert issubclass(EnvironmentProblemError, ValueError)
-
-
-def test_cluster_with_ps_resend_is_refused():
-    assert Cluster.from_environment({**GOOD, "PS_RESEND": "0"}).workers == 6
-    with pytest.raises(EnvironmentProblemError, match="PS_RESEND is set"):
-        Cluster.from_environment({**GOOD, "PS_RESEND": "1"})
 
 
 @pytest.mark.parametrize(
@@ -194,9 +169,3 @@ def test_token_that_no_header_can_carry_is_refused(monkeypatch, token):
     monkeypatch.setenv("ESYNC_TOKEN", token)
     with pytest.raises(ExpectedError, match="ESYNC_TOKEN should have printable ASCII characters"):
         HTTPClient("127.0.0.1", 1, 1.0)
-
-
-def test_number_of_too_many_digits_is_refused():
-    variables = {"DMLC_PS_ROOT_URI": "127.0.0.1", "DMLC_PS_ROOT_PORT": "9" * 5000}
-    with pytest.raises(EnvironmentProblemError, match="DMLC_PS_ROOT_PORT is '9"):
-        Cluster.from_environment(variables)

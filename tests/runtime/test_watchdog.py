@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from esync.runtime.watchdog import InterruptedBySignalError, WaitTimeoutError, Watchdog, WatchedWait
+from esync.runtime.watchdog import WaitTimeoutError, Watchdog, WatchedWait
 
 from ..support import child
 
@@ -23,15 +23,20 @@ watchdog.GRACE = 0.1
 """
 
 
+def wait_for(caplog: pytest.LogCaptureFixture, messages: int) -> None:
+    """Wait until so many messages have been logged."""
+    deadline = time.monotonic() + 20
+    while len(caplog.messages) < messages and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
 # --- announcements --------------------------------------------------------------------------------
 
 
 def test_watchdog_announces_a_long_wait_repeatedly(caplog):
     dog = Watchdog(announce_after=0.2)
     with caplog.at_level(logging.WARNING), dog.waiting("the commit of worker 3", 60, "is it running?"):
-        deadline = time.monotonic() + 20
-        while len(caplog.messages) < 2 and time.monotonic() < deadline:
-            time.sleep(0.02)
+        wait_for(caplog, 2)
     assert len(caplog.messages) >= 2
     for message in caplog.messages:
         assert message.startswith("waiting for the commit of worker 3 for ")
@@ -53,9 +58,7 @@ def test_watchdog_announces_a_description_that_changed_during_the_wait(caplog):
     dog = Watchdog(announce_after=0.2)
     with caplog.at_level(logging.WARNING), dog.waiting("the other workers", 60) as wait:
         wait.what = "worker 2"
-        deadline = time.monotonic() + 20
-        while not caplog.messages and time.monotonic() < deadline:
-            time.sleep(0.02)
+        wait_for(caplog, 1)
     assert caplog.messages[0].startswith("waiting for worker 2 for")
 
 
@@ -63,9 +66,7 @@ def test_watchdog_announces_every_one_of_several_waits(caplog):
     dog = Watchdog(announce_after=0.2)
     first, second = dog.begin(WatchedWait("the servers", 60)), dog.begin(WatchedWait("the workers", 60))
     with caplog.at_level(logging.WARNING):
-        deadline = time.monotonic() + 20
-        while len(caplog.messages) < 2 and time.monotonic() < deadline:
-            time.sleep(0.02)
+        wait_for(caplog, 2)
     for wait in (first, second, second):  # saying twice that it is over is no error
         dog.over(wait)
     spoken = " ".join(caplog.messages)
@@ -156,10 +157,6 @@ def test_watchdog_turns_a_signal_into_an_error_in_the_main_thread(number):
         assert process.returncode == 7
 
 
-def test_interrupted_by_signal_error_is_no_exception_subclass():
-    assert not issubclass(InterruptedBySignalError, Exception)
-
-
 def test_watchdog_second_signal_does_not_interrupt_the_cleanup():
     program = BEGIN + (
         "Watchdog().handle_signals(grace=30)\n"
@@ -209,21 +206,6 @@ def test_watchdog_ends_a_cleanup_that_hangs():
     with child.started("-c", program) as process:
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 1
-
-
-def test_watchdog_lets_a_cleanup_within_the_grace_finish():
-    program = BEGIN + (
-        "Watchdog().handle_signals(grace=30)\n"
-        "try:\n"
-        "    print('ready', flush=True)\n"
-        "    rest()\n"
-        "except watchdog.InterruptedBySignalError:\n"
-        "    time.sleep(1)\n"
-        "    sys.exit(5)\n"
-    )
-    with child.started("-c", program) as process:
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 5
 
 
 def test_watchdog_handles_signals_installed_after_the_first_wait():

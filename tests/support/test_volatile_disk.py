@@ -12,22 +12,12 @@ from esync.runtime.files import atomic_path, flush_folder, write_atomically
 from .volatile_disk import Choose, VolatileDisk
 
 
-def lost(possibilities: int) -> int:
-    """Nothing that was not flushed is left."""
-    return 0
-
-
-def there(possibilities: int) -> int:
-    """Everything is left."""
-    return 1
-
-
-def left_of(root: Path, work: Callable[[Path], object], choose: Choose = lost) -> dict[str, bytes]:
+def left_of(root: Path, work: Callable[[Path], object], choose: Choose = lambda possibilities: 0) -> dict[str, bytes]:
     """Return the files that are left of actions in a new folder.
 
     A file `old` in it is on the disk already.
     """
-    root.mkdir()
+    root.mkdir(parents=True)
     (root / "old").write_bytes(b"old")
     with VolatileDisk(root) as disk:
         with disk.attached():
@@ -42,88 +32,75 @@ def outcomes(folder: Path, work: Callable[[Path], object]) -> set[tuple[tuple[st
     return {tuple(sorted(left_of(folder / str(seed), work, random.Random(seed).randrange).items())) for seed in seeds}
 
 
-def test_volatile_disk_may_lose_an_unflushed_file(tmp_path: Path) -> None:
-    def work(root: Path) -> None:
-        (root / "new").write_bytes(b"new")
-
-    assert left_of(tmp_path / "lost", work) == {"old": b"old"}
-    assert left_of(tmp_path / "there", work, there) == {"old": b"old", "new": b"new"}
+def create(root: Path) -> None:
+    (root / "new").write_bytes(b"new")
 
 
-def test_volatile_disk_may_keep_a_name_and_lose_part_of_its_contents(tmp_path: Path) -> None:
-    def work(root: Path) -> None:
-        (root / "new").write_bytes(b"new")
-        flush_folder(root)
-
-    assert left_of(tmp_path / "lost", work) == {"old": b"old", "new": b""}
-    assert {dict(outcome)["new"] for outcome in outcomes(tmp_path, work)} == {b"", b"n", b"ne", b"new"}
+def rename(root: Path) -> None:
+    write_atomically(root / "old", b"new")
 
 
-def test_volatile_disk_may_lose_an_unflushed_rename(tmp_path: Path) -> None:
-    def work(root: Path) -> None:
-        with atomic_path(root / "old") as beside:
-            beside.write_bytes(b"new")
-
-    assert left_of(tmp_path / "lost", work) == {"old": b"old"}
-    assert left_of(tmp_path / "there", work, there) == {"old": b"new"}
+def rename_unflushed(root: Path) -> None:
+    (root / "beside").write_bytes(b"new")
+    os.replace(root / "beside", root / "old")
 
 
-def test_volatile_disk_keeps_a_flushed_rename(tmp_path: Path) -> None:
-    def work(root: Path) -> None:
-        write_atomically(root / "old", b"new")
-        flush_folder(root)
-
-    assert outcomes(tmp_path, work) == {(("old", b"new"),)}
+def rename_in_unflushed_folder(root: Path) -> None:
+    with atomic_path(root / "old") as beside:
+        beside.write_bytes(b"new")
 
 
-def test_volatile_disk_may_empty_a_renamed_file_that_was_not_flushed(tmp_path: Path) -> None:
-    def work(root: Path) -> None:
-        (root / "beside").write_bytes(b"new")
-        os.replace(root / "beside", root / "old")
-        flush_folder(root)
-
-    assert left_of(tmp_path / "lost", work) == {"old": b""}
+def delete(root: Path) -> None:
+    (root / "old").unlink()
 
 
-def test_volatile_disk_may_undo_an_unflushed_deletion(tmp_path: Path) -> None:
-    def work(root: Path) -> None:
-        (root / "old").unlink()
-
-    assert left_of(tmp_path / "lost", work) == {"old": b"old"}
-    assert left_of(tmp_path / "flushed", lambda root: (work(root), flush_folder(root))) == {}
+def make_folder(root: Path) -> None:
+    (root / "inner").mkdir()
+    write_atomically(root / "inner" / "new", b"new")
+    flush_folder(root / "inner")
 
 
-def test_volatile_disk_may_keep_any_subset_of_several_changes(tmp_path: Path) -> None:
-    def work(root: Path) -> None:
-        (root / "old").unlink()
-        (root / "new").touch()
-
-    names = {tuple(name for name, _ in outcome) for outcome in outcomes(tmp_path, work)}
-    assert names == {(), ("old",), ("new",), ("new", "old")}
+def delete_folder(root: Path) -> None:
+    make_folder(root)
+    flush_folder(root)
+    (root / "inner" / "new").unlink()
+    (root / "inner").rmdir()
 
 
-def test_volatile_disk_may_lose_an_unflushed_folder_with_its_files(tmp_path: Path) -> None:
-    def work(root: Path) -> None:
-        (root / "inner").mkdir()
-        write_atomically(root / "inner" / "new", b"new")
-        flush_folder(root / "inner")
-
-    assert left_of(tmp_path / "lost", work) == {"old": b"old"}
-    flushed = left_of(tmp_path / "flushed", lambda root: (work(root), flush_folder(root)))
-    assert flushed == {"old": b"old", "inner/new": b"new"}
+OLD, NEW = {"old": b"old"}, {"old": b"new"}
+INNER = {"old": b"old", "inner/new": b"new"}
 
 
-def test_volatile_disk_may_restore_a_deleted_folder_with_its_files(tmp_path: Path) -> None:
-    def work(root: Path) -> None:
-        (root / "inner").mkdir()
-        write_atomically(root / "inner" / "new", b"new")
-        flush_folder(root / "inner")
-        flush_folder(root)
-        (root / "inner" / "new").unlink()
-        (root / "inner").rmdir()
+@pytest.mark.parametrize(
+    ("work", "nothing_unflushed", "everything", "with_flushed_names"),
+    [
+        (create, OLD, {"old": b"old", "new": b"new"}, {"old": b"old", "new": b""}),
+        (rename_in_unflushed_folder, OLD, NEW, NEW),
+        (rename_unflushed, OLD, NEW, {"old": b""}),
+        (delete, OLD, {}, {}),
+        (make_folder, OLD, INNER, INNER),
+        (delete_folder, INNER, OLD, OLD),
+    ],
+)
+def test_volatile_disk_may_lose_what_was_not_flushed(
+    tmp_path: Path,
+    work: Callable[[Path], None],
+    nothing_unflushed: dict[str, bytes],
+    everything: dict[str, bytes],
+    with_flushed_names: dict[str, bytes],
+) -> None:
+    """`with_flushed_names`: the least that is left where the folder has been flushed."""
+    assert left_of(tmp_path / "lost", work) == nothing_unflushed
+    assert left_of(tmp_path / "there", work, lambda possibilities: 1) == everything
+    assert left_of(tmp_path / "flushed", lambda root: (work(root), flush_folder(root))) == with_flushed_names
 
-    assert left_of(tmp_path / "lost", work) == {"old": b"old", "inner/new": b"new"}
-    assert left_of(tmp_path / "there", work, there) == {"old": b"old"}
+
+def test_volatile_disk_may_keep_any_part_of_what_was_not_flushed(tmp_path: Path) -> None:
+    left = outcomes(tmp_path / "names", lambda root: (delete(root), (root / "new").touch()))
+    assert {tuple(name for name, _ in outcome) for outcome in left} == {(), ("old",), ("new",), ("new", "old")}
+    left = outcomes(tmp_path / "contents", lambda root: (create(root), flush_folder(root)))
+    assert {dict(outcome)["new"] for outcome in left} == {b"", b"n", b"ne", b"new"}
+    assert outcomes(tmp_path / "flushed", lambda root: (rename(root), flush_folder(root))) == {(("old", b"new"),)}
 
 
 def test_volatile_disk_keeps_the_outcome_of_an_earlier_power_loss(tmp_path: Path) -> None:
@@ -132,7 +109,7 @@ def test_volatile_disk_keeps_the_outcome_of_an_earlier_power_loss(tmp_path: Path
     with VolatileDisk(root) as disk:
         with disk.attached():
             (root / "new").write_bytes(b"new")
-        disk.lose_power(there)
+        disk.lose_power(lambda possibilities: 1)
         disk.lose_power()
     assert (root / "new").read_bytes() == b"new"
 

@@ -7,7 +7,8 @@ import pytest
 
 import esync
 from esync.launch.description import DescriptionError
-from esync.loggers.tensorboard import EventFile, TensorBoardError
+from esync.loggers import LoggerError
+from esync.loggers.tensorboard import EventFile
 from esync.reports.compare import main as compare
 from esync.simulate.job import SimulationJob
 from esync.simulate.job import run as simulate
@@ -105,11 +106,11 @@ def test_event_files_of_an_earlier_run_are_moved_aside_unless_the_run_goes_on(tm
 
 def test_missing_package_is_named_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
-    with pytest.raises(TensorBoardError, match=r'pip install "esync\[tensorboard\]"'):
+    with pytest.raises(LoggerError, match=r'pip install "esync\[tensorboard\]"'):
         esync.Run(tmp_path, tensorboard=tmp_path)
     file = tmp_path / "cluster.yaml"
     file.write_text(CLUSTER)
-    with pytest.raises(TensorBoardError, match="tensorboardX"):
+    with pytest.raises(LoggerError, match="tensorboardX"):
         simulate(SimulationJob(file, "none", {"log_dir": str(tmp_path), "tensorboard": str(tmp_path)}, quiet=True))
 
 
@@ -125,12 +126,12 @@ def test_simulation_without_logs_has_no_event_files(tmp_path: Path) -> None:
 
 def test_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(TensorBoardError, match=r"cannot write event files to .*file"):
+    with pytest.raises(LoggerError, match=r"cannot write event files to .*file"):
         EventFile(tmp_path / "file" / "cpu")
 
 
 def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     events = EventFile(tmp_path)
     events._writer._py_recordio_writer._writer = open("/dev/full", "wb", buffering=0)  # noqa: SIM115
-    with pytest.raises(TensorBoardError, match="No space left"):
+    with pytest.raises(LoggerError, match="No space left"):
         events.write(1, 5.0, {"a": 1.0})
