@@ -21,6 +21,7 @@ from harness.timing import in_turns, medians, seconds_of
 
 import esync
 from esync.algorithms import ESync
+from esync.coordination import JobSettings
 from esync.coordination.client import StateServerClient
 from esync.data import Batches
 from esync.data import load as load_dataset
@@ -68,7 +69,7 @@ class World(RealWorld):
     def coordination(self, address: str | None, rank: int, *which: Any) -> StateServerClient:
         """Connect the worker, after a silent worker has reported how slow it is."""
         with StateServerClient("127.0.0.1", self._port, rank=1) as silent:
-            silent.init(2, 0.02)
+            silent.init(JobSettings(2, 0.02))
             silent.ask(0, SLOW)
         client = StateServerClient("127.0.0.1", self._port, rank=0)
         client.init = lambda *arguments: None  # type: ignore[method-assign]

@@ -15,7 +15,7 @@ from pydantic import Field
 from typing_extensions import override
 
 from .. import config
-from ..coordination import Coordination, ExchangeDecision, TierSettings
+from ..coordination import Coordination, ExchangeDecision, JobSettings, TierSettings
 from ..exchange import Exchange, Payload, Result, Source
 from ..exchange.codecs.quantization import AUTO, COMPRESSIONS
 from ..runtime.batch_sizes import EQUAL_ROUNDS, Division
@@ -137,7 +137,8 @@ class ESync(ModelAveraging):
                 divided = tiering.divides or tiering.exchange_share is not None
                 given = options.slowest_iterations
                 first = config.SLOWEST_ITERATIONS if isinstance(given, str) else given
-                self._coordination.init(exchange.workers, epsilon, first, tiering=tiering if divided else None)
+                settings = JobSettings(exchange.workers, epsilon, first, tiering=tiering if divided else None)
+                self._coordination.init(settings)
         super()._begin(exchange)
         if self._coordination is not None and self.result is not None and not self.result.finished:
             self._coordination.round = self._round_of_job()

@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from typing_extensions import override
 
 from .. import config
-from ..coordination import Coordination, OnlinePolicySettings
+from ..coordination import Coordination, JobSettings, OnlinePolicySettings
 from ..coordination.straggler_policies import GREEDY, PolicyDirective
 from ..coordination.stragglers import Detection
 from ..exchange import Control, Exchange, Payload, Specification, Use
@@ -287,7 +287,7 @@ class SyncSwitch(EveryIteration):
             world = self.context.world
             coordination = world.coordination(self.options.state_server, exchange.rank, self.options.job, delayed=True)
             if exchange.rank == 0 and not exchange.replacement:
-                coordination.init(exchange.workers, None, watching=self._watching)
+                coordination.init(JobSettings(exchange.workers, None, watching=self._watching))
             self._straggler_client = StragglerClient(coordination)
             if exchange.rank == 0 and self._watching.policy == GREEDY and self._never_asynchronous:
                 log.warning(

@@ -2,10 +2,10 @@
 
 `coordinator` answers the workers' questions, by `decision` and their `records`; `client` sends the
 questions to a state server over HTTP (`http_client`), and `delayed` does so in the background.
-`tiers` divides workers by speed, as `tier_settings` ask, `automatic_settings` chooses the settings of
-rounds, `exchange_interval` computes local iterations per round, `stragglers` detects slow workers for
-`straggler_policies`, and `round_reporter` sends reports of rounds to the dashboard. Needs neither MXNet
-nor Django; may import `config`, `runtime` and `samples`.
+`job_settings` is what rank 0 begins a job with, `tiers` divides workers by speed, as `tier_settings` ask,
+`automatic_settings` chooses the settings of rounds, `exchange_interval` computes local iterations per
+round, `stragglers` detects slow workers for `straggler_policies`, and `round_reporter` sends reports of
+rounds to the dashboard. Needs neither MXNet nor Django; may import `config`, `runtime` and `samples`.
 """
 
 from collections.abc import Sequence
@@ -13,10 +13,18 @@ from typing import Protocol
 
 from ..runtime.futures import Handle
 from .decision import ExchangeDecision
+from .job_settings import JobSettings
 from .straggler_policies import OnlinePolicySettings, PolicyDirective
 from .tier_settings import TierSettings
 
-__all__ = ["Coordination", "ExchangeDecision", "OnlinePolicySettings", "PolicyDirective", "TierSettings"]
+__all__ = [
+    "Coordination",
+    "ExchangeDecision",
+    "JobSettings",
+    "OnlinePolicySettings",
+    "PolicyDirective",
+    "TierSettings",
+]
 
 
 class Coordination(Protocol):
@@ -36,23 +44,8 @@ class Coordination(Protocol):
     @property
     def round_trip(self) -> float: ...  # noqa: D102 - see the class
 
-    def init(
-        self,
-        num_workers: int,
-        epsilon: float | None,
-        slowest_iterations: int = 1,
-        watching: OnlinePolicySettings | None = None,
-        tiering: TierSettings | None = None,
-    ) -> None:
-        """Start a training (rank 0 only, before any worker asks).
-
-        Args:
-            num_workers: number of workers.
-            epsilon: seconds; None: chosen by the coordinator.
-            slowest_iterations: local iterations of the slowest worker in each round.
-            watching: settings for the detection of stragglers; None: there is none.
-            tiering: settings for the division into tiers; None: there is none.
-        """
+    def init(self, settings: JobSettings) -> None:
+        """Start a training (rank 0 only, before any worker asks)."""
         ...
 
     def ask(self, iteration: int, capability: float) -> Handle[ExchangeDecision]:

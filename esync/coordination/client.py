@@ -13,8 +13,8 @@ from ..runtime.futures import Completed, Handle
 from ..runtime.watchdog import WatchedWait
 from .decision import ExchangeDecision
 from .http_client import HTTPClient
-from .straggler_policies import OnlinePolicySettings, PolicyDirective
-from .tier_settings import TierSettings
+from .job_settings import JobSettings
+from .straggler_policies import PolicyDirective
 
 log = logging.getLogger(__name__)
 
@@ -69,14 +69,7 @@ class StateServerClient(Closing):
         """See `Coordination`."""
         return self._round_trip or 0.0
 
-    def init(
-        self,
-        num_workers: int,
-        epsilon: float | None,
-        slowest_iterations: int = config.SLOWEST_ITERATIONS,
-        watching: OnlinePolicySettings | None = None,
-        tiering: TierSettings | None = None,
-    ) -> None:
+    def init(self, settings: JobSettings) -> None:
         """Begin a training (see `Coordination.init`).
 
         While another training is going on under that name, this waits for its end.
@@ -84,17 +77,16 @@ class StateServerClient(Closing):
         Raises:
             StateServerError: no answer, or a refusal, for longer than the patience lasts.
         """
-        settings: dict[str, Any] = {
-            "num_workers": num_workers,
-            "epsilon": epsilon,
-            "slowest_iterations": slowest_iterations,
+        message: dict[str, Any] = {
+            "num_workers": settings.num_workers,
+            "epsilon": settings.epsilon,
+            "slowest_iterations": settings.slowest_iterations,
             "run": self._run,
         }
-        if watching is not None:
-            settings["watching"] = watching.flat
-        if tiering is not None:
-            settings["tiering"] = tiering.flat
-        self._call(self._path, settings)
+        for name in ("watching", "tiering"):
+            if (part := getattr(settings, name)) is not None:
+                message[name] = part.flat
+        self._call(self._path, message)
 
     def ask(self, iteration: int, capability: float) -> Handle[ExchangeDecision]:
         """Ask whether to exchange (see `Coordination.ask`), and wait for the answer.

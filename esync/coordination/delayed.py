@@ -12,8 +12,8 @@ from ..runtime.futures import Future, Handle
 from . import Coordination
 from .client import StateServerClient
 from .decision import ExchangeDecision
-from .straggler_policies import OnlinePolicySettings, PolicyDirective
-from .tier_settings import TierSettings
+from .job_settings import JobSettings
+from .straggler_policies import PolicyDirective
 
 T = TypeVar("T")
 
@@ -34,16 +34,9 @@ class DelayedCoordination(Coordination):
         """See `Coordination`."""
         return self.client.round_trip
 
-    def init(
-        self,
-        num_workers: int,
-        epsilon: float | None,
-        slowest_iterations: int = 1,
-        watching: OnlinePolicySettings | None = None,
-        tiering: TierSettings | None = None,
-    ) -> None:
+    def init(self, settings: JobSettings) -> None:
         """See `Coordination`; it waits for the answer, because other workers depend on it."""
-        self._start(lambda: self.client.init(num_workers, epsilon, slowest_iterations, watching, tiering)).wait()
+        self._start(lambda: self.client.init(settings)).wait()
 
     def ask(self, iteration: int, capability: float) -> Handle[ExchangeDecision]:
         """See `Coordination`; the handle is done when the answer has arrived."""

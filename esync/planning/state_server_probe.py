@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ..coordination import JobSettings
 from ..coordination.client import StateServerClient
 from ..runtime import program, progress
 from ..runtime.errors import ExpectedError
@@ -36,7 +37,7 @@ def _measure(watchdog: Watchdog) -> int:
     with _state_server() as port:
         slowest, worker = (StateServerClient("127.0.0.1", port, rank=rank, job="measurement") for rank in (0, 1))
         with slowest, worker:
-            slowest.init(num_workers=2, epsilon=None)
+            slowest.init(JobSettings(2, None))
             for client in (slowest, worker):
                 client.reset(1)
             slowest.ask(0, _BUSY)

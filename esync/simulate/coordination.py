@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 from typing_extensions import override
 
 from .. import config
-from ..coordination import Coordination, ExchangeDecision, TierSettings
+from ..coordination import Coordination, ExchangeDecision, JobSettings
 from ..coordination.coordinator import Coordinator, InvalidError
 from ..coordination.delayed import DelayedCoordination
-from ..coordination.straggler_policies import OnlinePolicy, OnlinePolicySettings, PolicyDirective
+from ..coordination.straggler_policies import OnlinePolicy, PolicyDirective
 from ..runtime.errors import ExpectedError
 from ..runtime.futures import Completed, Future, Handle
 from .engine import SimulationEngine
@@ -51,20 +51,16 @@ class StateServerJob:
             raise RuntimeError("no job has been begun on the state server")
         return self._coordinator
 
-    def init(
-        self,
-        num_workers: int,
-        epsilon: float | None,
-        slowest_iterations: int,
-        watching: OnlinePolicySettings | None,
-        tiering: TierSettings | None = None,
-    ) -> None:
+    def init(self, settings: JobSettings) -> None:
         """Begin a job; ExpectedError if its settings do not fit."""
         try:
-            self._coordinator = Coordinator(num_workers, epsilon, slowest_iterations, tiering=tiering)
+            self._coordinator = Coordinator(
+                settings.num_workers, settings.epsilon, settings.slowest_iterations, tiering=settings.tiering
+            )
         except InvalidError as error:
             raise ExpectedError(str(error)) from None
-        self.watch = None if watching is None else OnlinePolicy(num_workers, watching)
+        watching = settings.watching
+        self.watch = None if watching is None else OnlinePolicy(settings.num_workers, watching)
 
     def decide(
         self,
@@ -143,15 +139,8 @@ class SimulatedCoordination(Coordination):
         return self._round_trip or 0.0
 
     @override
-    def init(
-        self,
-        num_workers: int,
-        epsilon: float | None,
-        slowest_iterations: int = config.SLOWEST_ITERATIONS,
-        watching: OnlinePolicySettings | None = None,
-        tiering: TierSettings | None = None,
-    ) -> None:
-        self._call(lambda now: self._server.init(num_workers, epsilon, slowest_iterations, watching, tiering))
+    def init(self, settings: JobSettings) -> None:
+        self._call(lambda now: self._server.init(settings))
 
     def ask(self, iteration: int, capability: float) -> Handle[ExchangeDecision]:
         """See `Coordination.ask`; the handle is done when it is returned."""

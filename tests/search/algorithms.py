@@ -8,9 +8,9 @@ from esync import config
 from esync.algorithms import AlgorithmContext, Hyper, NoCheckpoints
 from esync.arguments import choose_algorithm
 from esync.checkpoints.checkpoints import Checkpoints
-from esync.coordination import Coordination, ExchangeDecision, TierSettings
+from esync.coordination import Coordination, ExchangeDecision, JobSettings
 from esync.coordination.coordinator import Coordinator, RefusedError
-from esync.coordination.straggler_policies import OnlinePolicySettings, PolicyDirective
+from esync.coordination.straggler_policies import PolicyDirective
 from esync.exchange import STATISTICS, WEIGHTS, Flat, Specification
 from esync.exchange.protocol.resume_negotiation import ResumeState
 from esync.runtime.batch_sizes import StepTime
@@ -77,18 +77,9 @@ class Questions(Coordination):
         """See `Coordination`."""
         return self._round_trip
 
-    def init(
-        self,
-        num_workers: int,
-        epsilon: float | None,
-        slowest_iterations: int = config.SLOWEST_ITERATIONS,
-        watching: OnlinePolicySettings | None = None,
-        tiering: TierSettings | None = None,
-    ) -> None:
+    def init(self, settings: JobSettings) -> None:
         """See `Coordination.init`."""
-        self._call(
-            "the beginning", lambda: self._server.init(num_workers, epsilon, slowest_iterations, watching, tiering)
-        ).wait()
+        self._call("the beginning", lambda: self._server.init(settings)).wait()
 
     def ask(self, iteration: int, capability: float) -> Handle[ExchangeDecision]:
         """See `Coordination.ask`."""

@@ -14,6 +14,7 @@ from django.conf import settings
 from django.http import HttpResponse
 from django.test import RequestFactory
 
+from esync.coordination import JobSettings
 from esync.coordination.client import StateServerClient, StateServerError
 from esync.runtime.errors import ExpectedError
 from esync.state_server import auth
@@ -137,7 +138,7 @@ def test_tls_server_and_client_agree(start_process, tmp_path, monkeypatch):
         urllib.request.urlopen(server.url.replace("https", "http"), timeout=20)
     monkeypatch.setenv("ESYNC_STATE_SERVER_CA", str(cert))
     with StateServerClient("127.0.0.1", server.port, patience=20.0) as client:
-        client.init(1, 0.02)
+        client.init(JobSettings(1, 0.02))
         assert client.address.startswith("https://")
         assert client.ask(0, 0.1).result().ready is False
     monkeypatch.setenv("ESYNC_STATE_SERVER_CA", "system")
@@ -145,7 +146,7 @@ def test_tls_server_and_client_agree(start_process, tmp_path, monkeypatch):
         StateServerClient("127.0.0.1", server.port, patience=0.1) as client,
         pytest.raises(StateServerError, match="CERTIFICATE_VERIFY_FAILED"),
     ):
-        client.init(1, 0.02)
+        client.init(JobSettings(1, 0.02))
     monkeypatch.setenv("ESYNC_STATE_SERVER_CA", str(key))
     with pytest.raises(ExpectedError, match="should be a file of certificates"):
         StateServerClient("127.0.0.1", server.port)

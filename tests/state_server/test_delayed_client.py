@@ -8,7 +8,7 @@ import pytest
 from calling import port_of
 from faulty_server import OK, FaultyServer, refusal
 
-from esync.coordination import Coordination, ExchangeDecision
+from esync.coordination import Coordination, ExchangeDecision, JobSettings
 from esync.coordination.client import StateServerClient, StateServerError
 from esync.coordination.delayed import DelayedClient
 from esync.runtime.futures import NotDoneError
@@ -24,7 +24,7 @@ def delayed(port: int, rank: int = 0, **options) -> DelayedClient:
 def test_delayed_client_does_not_wait_for_answers(url):
     with DelayingProxy(port_of(url), DELAY, jitter=DELAY / 4) as proxy:
         worker: Coordination = delayed(proxy.port)
-        worker.init(1, 0.02)
+        worker.init(JobSettings(1, 0.02))
         worker.ask(0, 0.5).wait()
         begun = time.monotonic()
         question = worker.ask(1, 0.5)
@@ -43,7 +43,7 @@ def test_delayed_client_calls_arrive_in_order(url):
     """RESET is not waited for, yet the query after it belongs to the new round."""
     with DelayingProxy(port_of(url), 0.1, jitter=0.1) as proxy:
         worker = delayed(proxy.port)
-        worker.init(1, 0.02)
+        worker.init(JobSettings(1, 0.02))
         for round in range(1, 6):
             assert worker.round == round
             question = worker.ask(1, 0.5)

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from calling import send, until
 
+from esync.coordination import JobSettings
 from esync.coordination.client import StateServerClient
 from esync.coordination.coordinator import Coordinator
 from esync.state_server import journal
@@ -33,7 +34,7 @@ class Job:
         try:
             with StateServerClient("127.0.0.1", self.port, rank=rank, patience=60.0) as client:
                 if rank == 0:
-                    client.init(len(SPEEDS), 0.005)
+                    client.init(JobSettings(len(SPEEDS), 0.005))
                 self._ask(client, 0)
                 while not self._done:
                     k = 1

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from esync import config
-from esync.coordination import Coordination, ExchangeDecision
+from esync.coordination import Coordination, ExchangeDecision, JobSettings
 from esync.coordination.client import StateServerClient, StateServerError, as_text, from_text
 from tests.support.ports import free_port
 
@@ -30,8 +30,8 @@ def test_client_plays_a_round_with_the_real_server(url):
     fast, slow = (StateServerClient("127.0.0.1", port, rank=rank, patience=5.0) for rank in (0, 1))
     with fast, slow:
         clients: list[Coordination] = [fast, slow]  # they are what the algorithm expects
-        clients[0].init(2, 0.02, slowest_iterations=1)
-        clients[0].init(2, 0.02, slowest_iterations=1)  # as after a lost answer
+        clients[0].init(JobSettings(2, 0.02, slowest_iterations=1))
+        clients[0].init(JobSettings(2, 0.02, slowest_iterations=1))  # as after a lost answer
         for worker in clients:
             told = worker.ask(0, 0.5 + worker.rank)
             assert told.done()
@@ -48,7 +48,7 @@ def test_client_plays_a_round_with_the_real_server(url):
 
 def test_client_sends_the_documented_fields():
     with FaultyServer(OK) as server, client_of(server, job="mine") as client:
-        client.init(4, None, 2)
+        client.init(JobSettings(4, None, 2))
         client.ask(7, 0.25)
         client.reset(2)
         client.ask(1, 0.25)
@@ -72,7 +72,7 @@ def test_client_reset_fits_the_ranks_of_the_largest_job(url):
     host, port = url.removeprefix("http://").split(":")
     alive = range(0, config.MAX_WORKERS, 2)
     with StateServerClient(host, int(port), rank=0, job="large", patience=0.1) as client:
-        client.init(config.MAX_WORKERS, 0.02)
+        client.init(JobSettings(config.MAX_WORKERS, 0.02))
         client.reset(2, members=range(config.MAX_WORKERS))
         client.reset(2, members=alive)
         states = [worker["state"] for worker in send(f"{url}/api/v1/jobs/large")[1]["workers"]]
@@ -166,9 +166,9 @@ def test_client_init_waits_for_the_end_of_another_training(url, jobs, monkeypatc
     monkeypatch.setattr(config, "JOB_ALIVE", 0.5)
     port = port_of(url)
     with StateServerClient("127.0.0.1", port) as old, StateServerClient("127.0.0.1", port, patience=10.0) as new:
-        old.init(2, 0.02)
+        old.init(JobSettings(2, 0.02))
         old.ask(0, 0.1)
         before = jobs.get("default").coordinator
-        new.init(3, 0.02)
+        new.init(JobSettings(3, 0.02))
         assert jobs.get("default").coordinator is not before
         assert jobs.get("default").coordinator.num_workers == 3

@@ -6,6 +6,7 @@ import resource
 import pytest
 from calling import port_of, post
 
+from esync.coordination import JobSettings
 from esync.coordination.client import StateServerClient
 from esync.coordination.straggler_policies import OnlinePolicy, OnlinePolicySettings, PolicyDirective
 from esync.coordination.stragglers import Detection
@@ -18,7 +19,7 @@ WORKERS = 4
 
 def test_straggler_watch_tells_workers_whom_to_exclude(url):
     clients = [StateServerClient("127.0.0.1", port_of(url), rank=rank, job="slow") for rank in range(WORKERS)]
-    clients[0].init(WORKERS, None, watching=WATCHING)
+    clients[0].init(JobSettings(WORKERS, None, watching=WATCHING))
     answers = []
     for step in range(24):
         for rank, client in enumerate(clients):

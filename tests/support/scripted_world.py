@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from esync.algorithms import Algorithm, AlgorithmContext, Hyper
-from esync.coordination import ExchangeDecision
+from esync.coordination import ExchangeDecision, JobSettings
 from esync.exchange import NO_OFFERS, STATISTICS, WEIGHTS, Exchange, Payload, Result, Specification
 from esync.exchange.codecs.sparse import Sparse
 from esync.exchange.protocol.resume_negotiation import Offers
@@ -230,15 +230,8 @@ class ScriptedCoordination:
         self.round, self.round_trip = 1, round_trip
         self.script, self.log, self.device = script, log, device
 
-    def init(
-        self,
-        num_workers: int,
-        epsilon: float | None,
-        slowest_iterations: int = 1,
-        watching: Any = None,
-        tiering: Any = None,
-    ) -> None:
-        self.log.append(("init", num_workers, epsilon, slowest_iterations))
+    def init(self, settings: JobSettings) -> None:
+        self.log.append(("init", settings.num_workers, settings.epsilon, settings.slowest_iterations))
 
     def ask(self, iteration: int, capability: float) -> Slow:
         self.log.append(("ask", self.round, iteration, capability))
