@@ -264,14 +264,16 @@ class Options(BaseModel):
     @property
     def agreed(self) -> dict[str, Any]:
         """Options that all workers must have in common: name in messages → value, for JSON."""
-        values = self.model_dump(mode="json")
-        return {info.agreed_as: values[info.name] for info in self.info() if not info.per_device}
+        return self._values_where(lambda info: not info.per_device)
 
     @property
     def fixed(self) -> dict[str, Any]:
         """Options that a resumed run must take from its checkpoint: name in messages → value."""
+        return self._values_where(lambda info: info.fixed)
+
+    def _values_where(self, chosen: Callable[[OptionInfo], bool]) -> dict[str, Any]:
         values = self.model_dump(mode="json")
-        return {info.agreed_as: values[info.name] for info in self.info() if info.fixed}
+        return {info.agreed_as: values[info.name] for info in self.info() if chosen(info)}
 
 
 def _facts(field: FieldInfo) -> dict[str, Any]:

@@ -35,6 +35,8 @@ from .services import ports_needed
 from .spec import LaunchPlan
 from .supervisor import PREEMPTING, Supervisor
 
+_notify, _print_error = terminal.messages_of("launch"), terminal.messages_of("launch: error")
+
 #: Variable that holds the secret shared by the workers and the state server of a job on several
 #: machines.
 TOKEN_VARIABLE = "ESYNC_TOKEN"
@@ -279,11 +281,3 @@ def _explain(job: LaunchPlan) -> list[str]:
             for name in job.spares
         ),
     ]
-
-
-def _notify(text: str) -> None:
-    print(f"launch: {text}", file=sys.stderr, flush=True)
-
-
-def _print_error(text: str) -> None:
-    print(f"launch: error: {text}", file=sys.stderr, flush=True)

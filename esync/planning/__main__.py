@@ -19,7 +19,7 @@ from ..launch.description import read
 from ..runtime import descriptions, program
 from ..runtime.errors import ExpectedError
 from ..runtime.files import expanded, write_json
-from ..runtime.terminal import STATUS, run_command
+from ..runtime.terminal import STATUS, messages_of, run_command
 from ..samples import UNKNOWN, Training
 from . import report
 from .calibration import set_true
@@ -27,6 +27,8 @@ from .candidates import DESCRIPTION_KEYS
 from .log_training import read_training
 from .measured_description import write_measured
 from .ranking import Plan, plan
+
+_notify, _print_error = messages_of("plan"), messages_of("plan: error")
 
 #: Characters of a line where the output is no terminal.
 WIDTH = 100
@@ -185,7 +187,7 @@ def show(result: Plan, file: str, options: argparse.Namespace) -> None:
         console.print()
         console.print(report.what_if_table(result))
     for line in report.notes(result):
-        print(f"plan: {line}", file=sys.stderr)
+        _notify(line)
     if options.json:  # last, so that a full disk does not keep the plan from the user
         write_json(options.json, report.as_json(result, file))
 
@@ -215,15 +217,7 @@ class _Progress:
             self._bar.update(self._task, total=of, completed=done)
         elif time.monotonic() - self._shown >= config.LAUNCH_LINE_EVERY or done == of:
             self._shown = time.monotonic()
-            print(f"plan: {done} of {of} simulated", file=sys.stderr, flush=True)
-
-
-def _notify(text: str) -> None:
-    print(f"plan: {text}", file=sys.stderr, flush=True)
-
-
-def _print_error(text: str) -> None:
-    print(f"plan: error: {text}", file=sys.stderr, flush=True)
+            _notify(f"{done} of {of} simulated")
 
 
 if __name__ == "__main__":

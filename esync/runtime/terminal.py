@@ -96,6 +96,11 @@ def print_error(message: str) -> None:
     print(printable(message), file=sys.stderr)
 
 
+def messages_of(program: str) -> Callable[[str], None]:
+    """Return a function that prints messages of a program to standard error, without delay."""
+    return lambda text: print(f"{program}: {text}", file=sys.stderr, flush=True)
+
+
 def print_problems(problems: Sequence[str], rest: str = "--json FILE") -> None:
     """Print the first problems to standard error, a line each, and how many more there are.
 

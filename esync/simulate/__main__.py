@@ -19,7 +19,7 @@ from ..reports.speedups import over_fastest
 from ..runtime import descriptions, program
 from ..runtime.evaluation_result import lowest_recall
 from ..runtime.files import expanded, write_json
-from ..runtime.terminal import clock, run_command
+from ..runtime.terminal import clock, messages_of, run_command
 from . import sweep
 from .job import FinishedSimulation, SimulationJob, describe, run
 
@@ -104,7 +104,7 @@ class _Collect(argparse.Action):
 def main(words: list[str] | None = None) -> int:
     """Run the simulation and return its exit code: 0 done, 1 failed, 2 bad usage."""
     options, job = parse_arguments(sys.argv[1:] if words is None else words)
-    return run_command(lambda: _simulate(options, job), _print_error)
+    return run_command(lambda: _simulate(options, job), sweep.print_error)
 
 
 def _simulate(options: argparse.Namespace, job: SimulationJob) -> int:
@@ -139,11 +139,8 @@ def _repeat(options: argparse.Namespace, job: SimulationJob) -> int:
         if options.json:
             comparison.write_json(options.json)
 
-    def print_message(text: str) -> None:
-        print(f"simulate: {text}", file=sys.stderr, flush=True)
-
     runs = repetitions(options.repeat, describe(job).train, job.typed)
-    return run_all(runs, simulate, print_message, _print_error, report)
+    return run_all(runs, simulate, messages_of("simulate"), sweep.print_error, report)
 
 
 def write(path: Path, done: FinishedSimulation) -> None:
@@ -189,10 +186,6 @@ def _speeds(result: dict[str, Any]) -> dict[str, float | None]:
         f"{device['host']}/{device['device']}": device["batch_size"] / device["step_time"]
         for device in result["devices"]
     }
-
-
-def _print_error(text: str) -> None:
-    print(f"simulate: error: {text}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

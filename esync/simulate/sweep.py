@@ -17,11 +17,13 @@ from ..launch.key_paths import UnknownKeyError
 from ..launch.yaml_text import value as yaml_value
 from ..runtime.errors import suggestion
 from ..runtime.files import write_json
-from ..runtime.terminal import NOT_KNOWN, TerminalTable, clock, right
+from ..runtime.terminal import NOT_KNOWN, TerminalTable, clock, messages_of, right
 from .cluster import relevant_parts
 from .job import FinishedSimulation, SimulationJob, describe
 from .job import run as run_one
 from .parallel import Failed, outcomes, pool
+
+print_error = messages_of("simulate: error")
 
 #: Key of the result → heading of its column.
 COLUMNS = {"rounds": "rounds", "throughput": "samples/s", "efficiency": "efficiency", "final_accuracy": "accuracy"}
@@ -87,7 +89,7 @@ def run(job: SimulationJob, sweeps: Sequence[str], at_a_time: int | None, path: 
             if isinstance(outcome, Failed):
                 failures.append(outcome)
                 rows.append({"sweep": chosen, "error": outcome.reason})
-                print(f"simulate: error: {words}: {outcome.reason}", file=sys.stderr, flush=True)
+                print_error(f"{words}: {outcome.reason}")
             else:
                 rows.append({"sweep": chosen, **outcome.result})
                 print(f"{words}, {_brief(outcome)}", flush=True)
@@ -96,7 +98,7 @@ def run(job: SimulationJob, sweeps: Sequence[str], at_a_time: int | None, path: 
     Console(width=None if sys.stdout.isatty() else 140).print(table(rows))
     if not failures:
         return 0
-    print(f"simulate: error: {len(failures)} of {len(jobs)} combinations failed", file=sys.stderr, flush=True)
+    print_error(f"{len(failures)} of {len(jobs)} combinations failed")
     return 2 if len(failures) == len(jobs) and all(failure.usage for failure in failures) else 1
 
 
