@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from esync.runtime.environment import SUPERVISED_VARIABLE
@@ -150,3 +150,37 @@ class Cluster:
             if name.startswith("worker"):
                 assert code == expected, f"{name} ended with {code}:\n{self.output(name)}"
         assert self.processes["scheduler"].returncode == 0, self.output("scheduler")
+
+
+def outputs_of(
+    folder: Path,
+    commands: Sequence[Sequence[str]],
+    expected: int = 0,
+    servers: int = 1,
+    environments: Sequence[Mapping[str, str]] = (),
+    **options: bool,
+) -> list[str]:
+    """Run a cluster with a worker for each of these command lines to its end.
+
+    Args:
+        folder: see `Cluster`; made if it does not exist.
+        commands: of the workers, by rank.
+        expected: exit code of the workers.
+        servers: number of parameter servers.
+        environments: further variables of each worker.
+        options: `replaced` of `Cluster`, `interpreter` of `Cluster.start`.
+
+    Returns:
+        What the workers have printed.
+    """
+    folder.mkdir(exist_ok=True)
+    interpreter = options.pop("interpreter", False)
+    with Cluster(folder, len(commands), servers, **options) as cluster:
+        for rank, command in enumerate(commands):
+            cluster.start_worker(rank, command, interpreter, **(environments[rank] if environments else {}))
+        if expected:
+            for rank in range(len(commands)):
+                assert cluster.wait(f"worker-{rank}") == expected, cluster.output(f"worker-{rank}")
+        else:
+            cluster.finish()
+        return [cluster.output(f"worker-{rank}") for rank in range(len(commands))]

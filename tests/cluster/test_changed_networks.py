@@ -23,18 +23,17 @@ from ..support.small_net import flat
 from ..support.variants import variants
 from . import changing_worker
 from .changing_worker import Plan, build, main
-from .harness import Cluster
+from .harness import outputs_of
 
 
 def train(folder: Path, plans: list[Plan]) -> list[dict[str, np.ndarray]]:
     """Return the parameters that each of two workers has in the end."""
     build(seed=9).save_parameters(str(folder / "best.params"))
-    with Cluster(folder, len(plans)) as cluster:
-        for rank, plan in enumerate(plans):
-            cluster.start_worker(rank, dataclasses.replace(plan, out=str(folder / f"{rank}.params")).arguments())
-        cluster.finish()
-    files = [folder / f"{rank}.params" for rank in range(len(plans))]
-    return [{name: each.asnumpy() for name, each in mx.nd.load(str(f)).items()} for f in files]
+    files = [str(folder / f"{rank}.params") for rank in range(len(plans))]
+    outputs_of(
+        folder, [dataclasses.replace(plan, out=file).arguments() for plan, file in zip(plans, files, strict=True)]
+    )
+    return [{name: each.asnumpy() for name, each in mx.nd.load(file).items()} for file in files]
 
 
 def alone(folder: Path, **plan: Any) -> dict[str, np.ndarray]:

@@ -25,7 +25,7 @@ from esync.runtime.watchdog import Watchdog
 
 from ..exchange.vectors import Held
 from ..support.variants import variants
-from .harness import Cluster
+from .harness import Cluster, outputs_of
 from .lenet_worker import Plan, backward, flat_weights
 
 WORKERS = 3
@@ -46,18 +46,16 @@ def train(
     folder: Path,
     servers: int = 1,
     turns: list[list[int]] | None = None,
-    environments: Sequence[Mapping[str, str]] = ({},) * WORKERS,
+    environments: Sequence[Mapping[str, str]] = (),
     **plan: Any,
 ) -> list[np.ndarray]:
     """Train on a cluster, with further environments of the workers; the final weights of every worker."""
-    folder.mkdir(exist_ok=True)
     files = [str(folder / f"weights-{rank}.npy") for rank in range(WORKERS)]
-    with Cluster(folder, WORKERS, servers) as cluster:
-        for rank in range(WORKERS):
-            order = turns[rank] if turns else []
-            mine = Plan(rank=rank, batches=batches(rank), weights=files[rank], turns=order, **plan)
-            cluster.start_worker(rank, mine.arguments(), **environments[rank])
-        cluster.finish()
+    plans = [
+        Plan(rank=rank, batches=batches(rank), weights=file, turns=turns[rank] if turns else [], **plan)
+        for rank, file in enumerate(files)
+    ]
+    outputs_of(folder, [plan.arguments() for plan in plans], servers=servers, environments=environments)
     return [np.load(file) for file in files]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from .half_worker import Plan
-from .harness import Cluster
+from .harness import outputs_of
 
 #: One step of float16 between 1 and 2.
 STEP = 2.0**-10
@@ -20,12 +20,9 @@ MASTERS = {"multi_precision": True}
 
 def train(folder: Path, slopes: list[float], **plan: Any) -> list[float]:
     """Train on a cluster of a worker for each slope; their final weights."""
-    folder.mkdir(exist_ok=True)
     results = [folder / f"weight-{rank}.json" for rank in range(len(slopes))]
-    with Cluster(folder, len(slopes)) as cluster:
-        for rank, (slope, result) in enumerate(zip(slopes, results, strict=True)):
-            cluster.start_worker(rank, Plan(slope=slope, result=str(result), **plan).arguments())
-        cluster.finish()
+    pairs = zip(slopes, results, strict=True)
+    outputs_of(folder, [Plan(slope=slope, result=str(result), **plan).arguments() for slope, result in pairs])
     return [json.loads(result.read_text()) for result in results]
 
 

@@ -8,26 +8,16 @@ from pathlib import Path
 import pytest
 
 from ..support.variants import variants
-from .harness import SCRIPTS, Cluster
+from .harness import SCRIPTS, outputs_of
 
 PROGRAM = str(SCRIPTS / "outside_program.py")
-
-
-def outputs(folder: Path, what: str, expected: int = 0, workers: int = 2, interpreter: bool = False) -> list[str]:
-    """Run workers of the program to their end, and return what they have printed."""
-    with Cluster(folder, workers, seconds=60) as cluster:
-        for rank in range(workers):
-            cluster.start_worker(rank, [PROGRAM, what], interpreter)
-        for rank in range(workers):
-            assert cluster.wait(f"worker-{rank}") == expected, cluster.output(f"worker-{rank}")
-        return [cluster.output(f"worker-{rank}") for rank in range(workers)]
 
 
 @pytest.mark.parametrize(("what", "goes_on"), [("loop", False), ("with", True)])
 def test_loop_that_never_asks_whether_the_run_is_finished_ends_as_planned(
     tmp_path: Path, what: str, goes_on: bool
 ) -> None:
-    other, first = outputs(tmp_path, what, interpreter=True)
+    other, first = outputs_of(tmp_path, [[PROGRAM, what]] * 2, interpreter=True)
     assert "worker 1 ends before the run is finished" in first
     assert "worker 0: the run is finished, and this program goes on training" in other
     assert "Traceback" not in other
@@ -35,7 +25,7 @@ def test_loop_that_never_asks_whether_the_run_is_finished_ends_as_planned(
 
 
 def test_workers_that_are_seeded_alike_are_told_and_drop_out_differently(tmp_path: Path) -> None:
-    said = outputs(tmp_path, "seed")
+    said = outputs_of(tmp_path, [[PROGRAM, "seed"]] * 2)
     for each in said:
         assert "workers 0, 1 begin with the same random numbers (NumPy's and Python's)" in each
     drawn = [next(line for line in each.splitlines() if line.endswith("]")) for each in said]
@@ -47,12 +37,12 @@ def test_workers_that_are_seeded_alike_are_told_and_drop_out_differently(tmp_pat
     "what", variants(["before", "dist_sync", "gluon", "dist_device_async", "dist_gsync"], quick=["before", "gluon"])
 )
 def test_distributed_key_store_of_a_worker_is_refused_with_what_to_write(tmp_path: Path, what: str) -> None:
-    for output in outputs(tmp_path, what, expected=1):
+    for output in outputs_of(tmp_path, [[PROGRAM, what]] * 2, expected=1):
         assert "take trainer.rank and trainer.workers" in output
 
 
 @pytest.mark.parametrize("what", variants(["spawn", "forkserver", "run"], quick=["spawn", "run"]))
 def test_process_in_which_the_program_runs_again_is_no_worker(tmp_path: Path, what: str) -> None:
-    (output,) = outputs(tmp_path, what, workers=1, interpreter=True)
+    (output,) = outputs_of(tmp_path, [[PROGRAM, what]] * 1, interpreter=True)
     assert "WorkerChildError: " in output
     assert output.splitlines()[-1] == "at the end" or "ends before the run is finished" in output

@@ -14,7 +14,7 @@ import pytest
 from ..support import child
 from ..support.forked import ForkedProgram
 from ..support.variants import variants
-from .harness import Cluster
+from .harness import Cluster, outputs_of
 from .resuming_worker import Plan
 
 REMEMBERING = f"{Path(__file__).with_name('remembering.py')}:Remembering"
@@ -54,14 +54,8 @@ QUICK = ("sync with Adam", "dgs")
 
 def train(folder: Path, name: str, workers: int, servers: int, expected: int = 0, **plan: Any) -> list[str]:
     """Train on a cluster; what the workers have printed."""
-    (folder / name).mkdir()
-    with Cluster(folder / name, workers, servers, replaced=True) as cluster:
-        for rank in range(workers):
-            mine = Plan(weights=str(folder / f"{name}-{rank}.npy"), **plan)
-            cluster.start_worker(rank, mine.arguments())
-        for rank in range(workers):
-            assert cluster.wait(f"worker-{rank}") == expected, cluster.output(f"worker-{rank}")
-        return [cluster.output(f"worker-{rank}") for rank in range(workers)]
+    plans = [Plan(weights=str(folder / f"{name}-{rank}.npy"), **plan).arguments() for rank in range(workers)]
+    return outputs_of(folder / name, plans, expected, servers, replaced=True)
 
 
 @pytest.mark.parametrize("mode", variants(MODES, quick=QUICK))

@@ -14,7 +14,7 @@ from esync.algorithms import ALGORITHMS
 from esync.exchange import ExchangeError
 from esync.runtime.mxnet_import import mx
 
-from .harness import Cluster
+from .harness import Cluster, outputs_of
 from .several_optimizers_worker import BATCH, OPTIMIZERS, PROGRAMS, Plan, batches, gan, networks, parameters_of, values
 
 ROUNDS = 50
@@ -54,13 +54,8 @@ def test_two_optimizers_alone_are_two_gluon_trainers_to_the_last_bit(program: st
 
 
 def train(folder: Path, plans: list[Plan], servers: int = 1, expected: int = 0) -> list[str]:
-    folder.mkdir(exist_ok=True)
-    with Cluster(folder, len(plans), servers) as cluster:
-        for rank, plan in enumerate(plans):
-            cluster.start_worker(rank, replace(plan, weights=str(folder / f"{rank}.npy")).arguments())
-        for rank in range(len(plans)):
-            assert cluster.wait(f"worker-{rank}") == expected, cluster.output(f"worker-{rank}")
-        return [cluster.output(f"worker-{rank}") for rank in range(len(plans))]
+    plans = [replace(plan, weights=str(folder / f"{rank}.npy")) for rank, plan in enumerate(plans)]
+    return outputs_of(folder, [plan.arguments() for plan in plans], expected, servers)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ..support.variants import variants
-from .harness import Cluster
+from .harness import Cluster, outputs_of
 from .statistics_worker import Plan
 
 PROGRAM = ["-m", "esync.worker", "-c", "1", "-n", "cifar-resnet20-v1", "-b", "4", "-m", "async", "--no-evaluation"]
@@ -15,12 +15,8 @@ PROGRAM = ["-m", "esync.worker", "-c", "1", "-n", "cifar-resnet20-v1", "-b", "4"
 
 def train(folder: Path, servers: int, **plan: Any) -> list[dict[str, np.ndarray]]:
     """What two workers have written down, by rank."""
-    folder.mkdir(exist_ok=True)
     files = [folder / f"statistics-{rank}.npz" for rank in range(2)]
-    with Cluster(folder, 2, servers) as cluster:
-        for rank, file in enumerate(files):
-            cluster.start_worker(rank, Plan(out=str(file), **plan).arguments())
-        cluster.finish()
+    outputs_of(folder, [Plan(out=str(file), **plan).arguments() for file in files], servers=servers)
     return [dict(np.load(file)) for file in files]
 
 
