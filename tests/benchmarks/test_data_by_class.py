@@ -1,21 +1,18 @@
 """benchmarks/data_by_class.py and sparse_resnet.py: flags, the tuned settings, and the tables."""
 
-import importlib
 import json
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from esync.runtime.errors import ExpectedError
 from esync.simulate.__main__ import parse_arguments
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-by_class = importlib.import_module("data_by_class")
-sparse = importlib.import_module("sparse_resnet")
-sys.path.remove(str(ROOT / "benchmarks"))
+from ..support.benchmark_programs import benchmark
+
+by_class = benchmark("data_by_class")
+sparse = benchmark("sparse_resnet")
 
 
 def leave(folder, curves, seconds=180.0):

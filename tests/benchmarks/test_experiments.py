@@ -1,11 +1,9 @@
 """The programs whose runs are kept in one file: wrong options, damaged files, and signals."""
 
-import importlib
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -13,20 +11,18 @@ import pytest
 from esync.runtime.errors import ExpectedError
 
 from ..support import child
+from ..support.benchmark_programs import ROOT, benchmark
 
-ROOT = Path(__file__).parents[2]
 BENCHMARKS = ROOT / "benchmarks"
-sys.path.insert(0, str(BENCHMARKS))
 PROGRAMS = {
-    name: importlib.import_module(name)
+    name: benchmark(name)
     for name in (
         *("data_by_class", "fastest_device", "reproduce_paper"),
         *("sparse_accuracy", "sparse_resnet", "time_to_accuracy"),
     )
 }
-simulations = importlib.import_module("harness.simulations")
-held_out = importlib.import_module("harness.held_out")
-sys.path.remove(str(BENCHMARKS))
+simulations = benchmark("harness.simulations")
+held_out = benchmark("harness.held_out")
 #: Programs whose runs need no tuning.
 UNTUNED = ("reproduce_paper", "sparse_resnet", "time_to_accuracy")
 

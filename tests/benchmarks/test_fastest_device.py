@@ -1,16 +1,12 @@
 """benchmarks/fastest_device.py: tuned settings, flags, and the table of times."""
 
-import importlib
 import json
-import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-program = importlib.import_module("fastest_device")
-sys.path.remove(str(ROOT / "benchmarks"))
+from ..support.benchmark_programs import ROOT, benchmark
+
+program = benchmark("fastest_device")
 
 
 def given(folder, *words):

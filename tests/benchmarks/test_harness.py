@@ -1,9 +1,6 @@
 """The harness of the benchmarks: timing, figures, clusters, and processes that never outlive it."""
 
-import importlib
 import math
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -12,14 +9,12 @@ from esync.reports.modes import mode_of
 from esync.reports.published_smoothing import smoothed
 from esync.reports.summary_file import DeviceSummary
 
+from ..support.benchmark_programs import benchmark
 from ..support.child import alive, ends
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-sys.path.insert(0, str(BENCHMARKS))
 clusters, figures, jobs, thinning, timing = (
-    importlib.import_module(f"harness.{name}") for name in ("clusters", "figures", "jobs", "thinning", "timing")
+    benchmark(f"harness.{name}") for name in ("clusters", "figures", "jobs", "thinning", "timing")
 )
-sys.path.remove(str(BENCHMARKS))
 
 
 def test_in_turns_alternates_and_drops_the_warm_up():

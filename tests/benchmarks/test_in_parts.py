@@ -1,10 +1,7 @@
 """benchmarks/in_parts.py: a simulation in parts, and its result as that of one."""
 
-import importlib
 import json
 import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,11 +11,9 @@ from esync.runtime.errors import ExpectedError
 from esync.simulate.__main__ import main as simulate
 
 from ..support import child
+from ..support.benchmark_programs import ROOT, benchmark
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-in_parts = importlib.import_module("in_parts")
-sys.path.remove(str(ROOT / "benchmarks"))
+in_parts = benchmark("in_parts")
 
 FLAGS = ["--mode=sync", "--network=mlp", "--eval-duration=2", "--test-images=200", "--quiet"]
 

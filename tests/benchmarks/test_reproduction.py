@@ -1,7 +1,6 @@
 """benchmarks/reproduce_paper.py: its runs, how it resumes, and its table."""
 
 import argparse
-import importlib
 import json
 import math
 import os
@@ -13,12 +12,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-reproduce = importlib.import_module("reproduce_paper")
-simulations = importlib.import_module("harness.simulations")
-paper_runs = importlib.import_module("harness.paper_runs")
-sys.path.remove(str(ROOT / "benchmarks"))
+from ..support.benchmark_programs import ROOT, benchmark
+
+reproduce = benchmark("reproduce_paper")
+simulations = benchmark("harness.simulations")
+paper_runs = benchmark("harness.paper_runs")
 
 
 def outcome(reached, final):

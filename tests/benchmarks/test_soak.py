@@ -1,6 +1,5 @@
 """benchmarks/soak.py: growth of memory and files; runs of it with --long only."""
 
-import importlib
 import json
 import subprocess
 import sys
@@ -8,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from ..support.benchmark_programs import benchmark
+
 PROGRAM = Path(__file__).parents[2] / "benchmarks" / "soak.py"
-sys.path.insert(0, str(PROGRAM.parent))
-soak = importlib.import_module("soak")
-sys.path.remove(str(PROGRAM.parent))
+soak = benchmark("soak")
 
 LONG = [pytest.mark.long, pytest.mark.timeout(8 * 3600)]
 ROUNDS = list(range(0, 200_001, 2000))

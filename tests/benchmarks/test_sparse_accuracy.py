@@ -1,8 +1,6 @@
 """benchmarks/sparse_accuracy.py: its list of runs, their curves, and how it resumes."""
 
-import importlib
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,11 +8,9 @@ import pytest
 from esync.data import load
 
 from ..data import tiny_dataset
+from ..support.benchmark_programs import benchmark
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-sys.path.insert(0, str(BENCHMARKS))
-sparse_accuracy = importlib.import_module("sparse_accuracy")
-sys.path.remove(str(BENCHMARKS))
+sparse_accuracy = benchmark("sparse_accuracy")
 
 Run = sparse_accuracy.Run
 #: 40 samples, 8 epochs, batches of 4: 80 gradients of all workers together.

@@ -1,8 +1,6 @@
 """`esync plan` and `--preset fast` say the same of nine clusters, and the page on modes sends readers to them."""
 
-import importlib
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +12,9 @@ from esync.planning.candidates import Candidate, PlanClass, candidates
 from esync.planning.report import method
 from esync.simulate.job import SimulationJob, run
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-BENCHMARKED = importlib.import_module("fastest_device").CLUSTERS
-sys.path.remove(str(ROOT / "benchmarks"))
+from ..support.benchmark_programs import ROOT, benchmark
+
+BENCHMARKED = benchmark("fastest_device").CLUSTERS
 
 pytestmark = pytest.mark.usefixtures("same_process")
 #: Seconds of an iteration of each device, devices of a host, bandwidth.

@@ -3,6 +3,7 @@
 import http.client
 import json
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -126,10 +127,15 @@ class ServerProcess:
         for line in self.process.stdout:
             self.output += line
 
-    def end(self, signal: int) -> int:
+    def end(self, number: int) -> int:
         """Send a signal; return the exit code."""
-        self.process.send_signal(signal)
+        self.process.send_signal(number)
         return self.wait()
+
+    def end_well(self) -> None:
+        """Send SIGTERM, and check that it ends as it should."""
+        assert self.end(signal.SIGTERM) == 0
+        assert "Traceback" not in self.output
 
     def wait(self, timeout: float = 10) -> int:
         """Return the exit code."""

@@ -9,6 +9,7 @@ from calling import get, post, report, send, until
 from django.conf import settings
 
 from esync.state_server import schema
+from esync.state_server.jobs import Job
 
 KINDS = {".css", ".js", ".svg"}
 BROWSER = "text/html,application/xhtml+xml,*/*;q=0.8"
@@ -128,15 +129,18 @@ def test_job_shows_silent_workers_and_done_ones_after_its_end(mine, jobs):
 # --- curves ---------------------------------------------------------------------------------------
 
 
+def tell(job: Job, second: float, told: dict) -> None:
+    """Report at that time of the run."""
+    job.report(schema.Report(**told), job.clock.now(), at=job.started + second)
+
+
 def test_curves_add_up_the_workers(mine, jobs):
     """Two workers of 100 and 50 samples/s, whose rounds take 1 s and 2 s."""
     job = jobs.find("mine")
     for second in range(1, 21):
-        told = report(0, second, seconds=1.0, samples=100, bytes_sent=1000, bytes_received=2000)
-        job.report(schema.Report(**told), job.clock.now(), at=job.started + second)
+        tell(job, second, report(0, second, seconds=1.0, samples=100, bytes_sent=1000, bytes_received=2000))
         if second % 2 == 0:
-            told = report(1, second // 2, seconds=2.0, samples=100, bytes_sent=1000, bytes_received=2000)
-            job.report(schema.Report(**told), job.clock.now(), at=job.started + second)
+            tell(job, second, report(1, second // 2, seconds=2.0, samples=100, bytes_sent=1000, bytes_received=2000))
     until(lambda: len(rounds(mine)) == 30)
     curves = send(f"{mine}/curves?points=10")[1]
     assert len(curves["at"]) in (10, 11)
@@ -150,10 +154,8 @@ def test_curves_add_up_the_workers(mine, jobs):
 def test_curves_of_logged_numbers_are_means_by_samples(mine, jobs):
     job = jobs.find("mine")
     for rank, samples, loss in ((0, 300, 1.0), (1, 100, 5.0), (2, 0, 2.0)):
-        told = report(rank, 1, seconds=1.0, samples=samples, logged={"loss": loss})
-        job.report(schema.Report(**told), job.clock.now(), at=job.started + 4)
-    told = report(0, 2, seconds=1.0, logged={"größe__in": -1})
-    job.report(schema.Report(**told), job.clock.now(), at=job.started + 8)
+        tell(job, 4, report(rank, 1, seconds=1.0, samples=samples, logged={"loss": loss}))
+    tell(job, 8, report(0, 2, seconds=1.0, logged={"größe__in": -1}))
     until(lambda: len(rounds(mine)) == 4)
     (point,) = send(f"{mine}/curves")[1]["logged"]["loss"]
     assert (point["at"], point["value"]) == (pytest.approx(4), pytest.approx((300 + 500 + 2) / 401))

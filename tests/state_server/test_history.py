@@ -87,8 +87,7 @@ def test_history_stores_what_workers_report(start_process, database):
     kinds = [event["kind"] for event in rows(job, "events", f"?run={oldest['id']}")]
     assert kinds == ["begin", "end"]
     assert send(f"{server.url}/api/v1/runs?job=none")[1] == {"runs": []}
-    assert server.end(signal.SIGTERM) == 0
-    assert "Traceback" not in server.output
+    server.end_well()
 
 
 def test_history_after_restart_is_kept_and_completed(start_process, tmp_path):
