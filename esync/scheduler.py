@@ -44,7 +44,7 @@ def _schedule(options: argparse.Namespace, watchdog: Watchdog) -> int:
     transport = ZMQTransport(registry, cluster.address, cluster.port, patience)
     wait = WatchedWait(lambda: transport.attendance.missing, options.start_timeout, lambda: transport.attendance.advice)
     arrival = Arrival(lambda connected: registry.complete, watchdog, wait)
-    monitor_cluster(lambda: transport.here, 0, config.EVERYONE_GONE, alone, arrival).start()
+    monitor_cluster(lambda: transport.present, 0, config.EVERYONE_GONE, alone, arrival).start()
     transport.run()
     return 1
 

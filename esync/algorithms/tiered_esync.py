@@ -84,9 +84,11 @@ class TieredESync(ESync):
         self.leaves_out = self.options.tiering.leave_out != ()
         self._tier = 0
         self._resting = False  # whether this worker is left out: it sends nothing for now
-        self._lingers = False  # whether they wait only until this worker has written its checkpoint
-        self._sent_after = 0  # rounds that were over when the exchange under way began
-        self._passed = 1  # rounds that ended during the exchange before
+        self._awaits_checkpoint = (
+            False  # whether, though aside, the next round waits for this worker, for its checkpoint
+        )
+        self._rounds_before_exchange = 0  # number of the newest round when the exchange under way began
+        self._rounds_per_exchange = 1  # rounds that ended during the last exchange
 
     @classmethod
     @override
@@ -144,36 +146,36 @@ class TieredESync(ESync):
         become due. Worker 0, without which there is no checkpoint, has the next round wait for it.
         """
         checkpoints = self.context.checkpoints
-        self._lingers = False
+        self._awaits_checkpoint = False
         if self._aside and checkpoints.kept and self.exchange is not None:
-            self._sent_after = self.exchange.newest_round()
+            self._rounds_before_exchange = self.exchange.newest_round()
             if self._leads:
-                self._lingers = self._tier > 0 and checkpoints.due(self._sent_after + 1)
+                self._awaits_checkpoint = self._tier > 0 and checkpoints.due(self._rounds_before_exchange + 1)
             else:
-                checkpoints.save_ahead(self._sent_after + self._passed)
+                checkpoints.save_ahead(self._rounds_before_exchange + self._rounds_per_exchange)
         super().aggregate()
 
     @override
     def checkpoint_written(self) -> None:
-        if self._lingers and not self.in_flight and self.exchange is not None:
-            self._lingers = False
+        if self._awaits_checkpoint and not self.in_flight and self.exchange is not None:
+            self._awaits_checkpoint = False
             self.exchange.step_aside()
 
     @property
     @override
     def _behind(self) -> bool:
-        return self._aside and not self._lingers
+        return self._aside and not self._awaits_checkpoint
 
     def _payload(self, vectors: Mapping[str, Source]) -> Payload:
         use = Use.AS_AGREED
         if self._aside:
-            use = Use.BACK if self._tier == 0 or self._lingers else Use.UNAWAITED
+            use = Use.BACK if self._tier == 0 or self._awaits_checkpoint else Use.UNAWAITED
         return replace(super()._payload(vectors), control=Control(use))
 
     def _begin_round(self, result: Result) -> None:
         if self._aside:
-            self._passed = max(1, result.round - self._sent_after)
-        self._lingers = self._lingers and result.used
+            self._rounds_per_exchange = max(1, result.round - self._rounds_before_exchange)
+        self._awaits_checkpoint = self._awaits_checkpoint and result.used
         if self._aside and self._tier == 0 and result.used:
             self._aside = False
             report_event(ASIDE, aside=False)
@@ -222,7 +224,7 @@ class TieredESync(ESync):
             result = self._start_exchange(payload, replica if merge is None else merge).wait()
             replica.close()
         self._resting = False
-        self._sent_after = result.round
+        self._rounds_before_exchange = result.round
         self._begin_round(result)
 
 

@@ -38,16 +38,16 @@ class Connection:
 
     Attributes:
         inode: identifies the socket while it exists.
-        here: local address and port.
-        there: remote address and port.
+        local: local address and port.
+        remote: remote address and port.
         established: whether the connection is established.
         sent: payload bytes that the other side has acknowledged.
         received: payload bytes received.
     """
 
     inode: int
-    here: Address
-    there: Address
+    local: Address
+    remote: Address
     established: bool
     sent: int
     received: int
@@ -56,14 +56,14 @@ class Connection:
 def connections() -> list[Connection]:
     """Return the TCP connections of this process to others, without those of ps-lite to itself."""
     open_connections = list(_connections())
-    ends = {connection.here for connection in open_connections}
-    return [connection for connection in open_connections if connection.there not in ends]
+    ends = {connection.local for connection in open_connections}
+    return [connection for connection in open_connections if connection.remote not in ends]
 
 
 def outgoing() -> list[Connection]:
     """Return the connections that this process has opened itself, which others cannot cause."""
     ports = listening()
-    return [connection for connection in connections() if connection.here[1] not in ports]
+    return [connection for connection in connections() if connection.local[1] not in ports]
 
 
 def _descriptors() -> Collection[int]:

@@ -13,7 +13,7 @@ P = TypeVar("P")
 def established(among: Collection[Address]) -> set[Address]:
     """Return the addresses to which this process is connected, and keep connections to `among` alive."""
     keep_alive(*config.KEEP_ALIVE, among=among)
-    return {connection.there for connection in connections() if connection.established}
+    return {connection.remote for connection in connections() if connection.established}
 
 
 class Peers(Generic[P]):
@@ -53,20 +53,20 @@ class OutgoingConnections:
     """Finds the connections that this process has opened, and keeps them alive. For use by one thread.
 
     Attributes:
-        there: addresses to which such a connection was established at the last look; for any
+        established: addresses to which such a connection was established at the last look; for any
             thread.
     """
 
     def __init__(self) -> None:
         self._kept: set[int] = set()  # inodes
-        self.there: frozenset[Address] = frozenset()
+        self.established: frozenset[Address] = frozenset()
 
     def connected(self) -> set[Address]:
         """Return the addresses to which such a connection is established."""
-        by_inode = {connection.inode: connection.there for connection in outgoing() if connection.established}
+        by_inode = {connection.inode: connection.remote for connection in outgoing() if connection.established}
         addresses = set(by_inode.values())
         if not by_inode.keys() <= self._kept:
             keep_alive(*config.KEEP_ALIVE, among=addresses)
         self._kept = set(by_inode)
-        self.there = frozenset(addresses)
+        self.established = frozenset(addresses)
         return addresses

@@ -43,7 +43,7 @@ class ClusterState:
         memory_bandwidth: see `ClusterModel`.
 
     Attributes:
-        here: ranks that are ready to begin.
+        ready: ranks that are ready to begin.
         shared: keys that all workers share.
         waiting: rank → the exchange that it waits for.
         hosts: rank → the memory that it shares with the workers of its host; empty if each worker
@@ -57,14 +57,14 @@ class ClusterState:
     slots: int
     model: Mapping[str, int] | None = None
     bucket_elements: int = config.BUCKET_ELEMENTS
-    here: set[int] = field(default_factory=set)
+    ready: set[int] = field(default_factory=set)
     shared: set[int] = field(default_factory=set)
     nonces: int = 0
     memory_bandwidth: float = math.inf
 
     def __post_init__(self) -> None:
         self.everyone = tuple(range(self.slots))
-        self.everyone_here = self.engine.event()
+        self.everyone_ready = self.engine.event()
         self.waiting: dict[int, Waiting] = {}
         self.hosts: dict[int, VirtualHost] = {}
         self.per_host = 1

@@ -51,12 +51,12 @@ class SharedCollectiveState:
     hosts: Sequence[str]
     name: str
     model: Mapping[str, int] | None = None
-    here: set[int] = field(default_factory=set)
+    ready: set[int] = field(default_factory=set)
     round_state: RoundState | None = None
 
     def __post_init__(self) -> None:
         self.slots = len(self.hosts)
-        self.everyone_here = self.engine.event()
+        self.everyone_ready = self.engine.event()
         self.waiting: dict[int, PendingSum] = {}
         self.exchanges: dict[int, SimulatedCollective] = {}
         self.choice: Autotuner | None = None
@@ -195,10 +195,10 @@ class SimulatedCollective(Exchange):
         side = self.side
         if self.rank == 0:
             side.common.fill(side.common.values, vectors)
-        side.here.add(self.rank)
-        if len(side.here) == side.slots:
-            side.everyone_here.succeed()
-        side.engine.wait(side.everyone_here, "all workers to come")
+        side.ready.add(self.rank)
+        if len(side.ready) == side.slots:
+            side.everyone_ready.succeed()
+        side.engine.wait(side.everyone_ready, "all workers to come")
         if side.model is None:
             side.common.write(model, vectors)
         return self.report(0.0, 0.0, True)

@@ -209,7 +209,7 @@ class Simulation:
         """Round state of server 0, or of all ranks of a collective; None without exchanges."""
         if self.collective is not None:
             return self.collective.round_state
-        return self.side.nodes[0].round_state if self.side.here else None
+        return self.side.nodes[0].round_state if self.side.ready else None
 
     def run(self) -> None:
         """Run the simulation to its end.

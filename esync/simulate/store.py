@@ -131,13 +131,13 @@ class VirtualStore(Store):
     def init_shared(self, specs: Sequence[Sequence[ArraySpec]]) -> None:
         """See `Store.init_shared`; its only cost is the wait for the other workers."""
         side = self.side
-        if self.rank == 0 and 0 not in side.here:  # not yet, even if an earlier worker 0 has crashed
+        if self.rank == 0 and 0 not in side.ready:  # not yet, even if an earlier worker 0 has crashed
             self.open(specs)
             side.shared.update(key for part in specs for key, _ in part)
-        side.here.add(self.rank)
-        if len(side.here) == side.slots and not side.everyone_here.triggered:
-            side.everyone_here.succeed()
-        self._engine.wait(side.everyone_here, "all workers to come")
+        side.ready.add(self.rank)
+        if len(side.ready) == side.slots and not side.everyone_ready.triggered:
+            side.everyone_ready.succeed()
+        self._engine.wait(side.everyone_ready, "all workers to come")
         self._known |= side.shared
 
     def open(self, specs: Sequence[Sequence[ArraySpec]]) -> None:

@@ -64,7 +64,7 @@ def peer():
 
 
 def mine(here: socket.socket) -> list:
-    return [connection for connection in connections() if connection.here == here.getsockname()]
+    return [connection for connection in connections() if connection.local == here.getsockname()]
 
 
 def soon(condition: Callable[[], bool]) -> bool:
@@ -80,7 +80,7 @@ def soon(condition: Callable[[], bool]) -> bool:
 def test_connections_list_both_ends(peer):
     with peer.connect() as here:
         (found,) = mine(here)
-        assert (found.here, found.there, found.established) == (here.getsockname(), peer.address, True)
+        assert (found.local, found.remote, found.established) == (here.getsockname(), peer.address, True)
     assert found.inode not in {connection.inode for connection in connections()}
 
 
@@ -109,7 +109,7 @@ def test_connections_omit_those_of_a_process_to_itself():
         there, _ = server.accept()
         with here, there:
             ends = {here.getsockname(), there.getsockname()}
-            assert not [connection for connection in connections() if connection.here in ends]
+            assert not [connection for connection in connections() if connection.local in ends]
 
 
 def test_connections_omit_other_sockets():
@@ -164,9 +164,9 @@ def test_outgoing_omits_accepted_connections(peer):
     with peer.connect() as here, socket.create_server(("127.0.0.1", 0)) as server:
         program = f"import socket; s = socket.create_connection(('127.0.0.1', {server.getsockname()[1]})); input()"
         with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE) as other, server.accept()[0]:
-            assert server.getsockname() in [connection.here for connection in connections()]
-            assert server.getsockname() not in [each.here for each in outgoing()]
-            assert here.getsockname() in [each.here for each in outgoing()]
+            assert server.getsockname() in [connection.local for connection in connections()]
+            assert server.getsockname() not in [each.local for each in outgoing()]
+            assert here.getsockname() in [each.local for each in outgoing()]
             other.kill()
 
 

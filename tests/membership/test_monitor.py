@@ -23,7 +23,7 @@ def alone():
 wait = WatchedWait("1 of 2 workers", limit, "start them")
 dog = Watchdog(announce_after=0.3)
 def here():
-    return {each.there for each in connections() if each.established}
+    return {each.remote for each in connections() if each.established}
 arrival = Arrival(lambda connected: connected >= everyone, dog, wait)
 monitor = monitor_cluster(here, int(least), patience, alone, arrival)
 monitor.start()

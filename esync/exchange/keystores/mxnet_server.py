@@ -159,7 +159,7 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
 
     def _make_monitor(self, server: ParameterServer, lease: float) -> WorkerMonitor:
         """Return a monitor of the workers' connections and messages."""
-        peers: Peers[int] = Peers(lambda among: self._outgoing.there)
+        peers: Peers[int] = Peers(lambda among: self._outgoing.established)
         self._worker_monitor = WorkerMonitor(server, lease, time.monotonic, peers)
         return self._worker_monitor
 

@@ -56,7 +56,7 @@ class ZMQTransport:
         patience: seconds after which, before the run has begun, a member that is gone is given up.
 
     Attributes:
-        here: addresses of the members that are not gone; may be read from any thread.
+        present: addresses of the members that are not gone; may be read from any thread.
         attendance: the missing processes; may be read from any thread.
 
     Raises:
@@ -84,7 +84,7 @@ class ZMQTransport:
         self._timestamp = 0
         self._complain = RateLimitedLog(log.warning)
         self._deserted_since = math.inf  # since when no worker is connected any more
-        self.here: frozenset[Address] = frozenset()
+        self.present: frozenset[Address] = frozenset()
         self.attendance: Attendance = registry.attendance(())
         try:
             self._receiver.bind(f"tcp://{host}:{port}")
@@ -101,7 +101,7 @@ class ZMQTransport:
             if self._receiver in dict(self._poller.poll(int(1000 * TICK))):
                 self._handle(self._receiver.recv_multipart())
             for node in self._contacts.answered():
-                self.here |= {node.address}
+                self.present |= {node.address}
                 self._send(self._registry.handle(Message(messages.ADD_NODE, (node,))))
             if time.monotonic() - looked >= TICK:
                 self._check_connections()
@@ -140,7 +140,7 @@ class ZMQTransport:
 
     def _check_connections(self) -> None:
         """Determine which members are gone, and admit replacements."""
-        established = {connection.there for connection in connections() if connection.established}
+        established = {connection.remote for connection in connections() if connection.established}
         nodes = self._registry.everyone()
         connected = {node.address for node in nodes if self._contacts.connected(node, established)}
         gone = self._gone(nodes, connected)
@@ -155,7 +155,7 @@ class ZMQTransport:
         self._announce(gone)
         self._mention(self._registry.waiting())
         members = {node.address for node in nodes if node.id != EMPTY}
-        self.here = frozenset((members | connected) - set(gone))
+        self.present = frozenset((members | connected) - set(gone))
 
     def _gone(self, members: list[Node], connected: set[Address]) -> list[Address]:
         """Return the members that are gone.
