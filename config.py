@@ -206,6 +206,7 @@ RULE_BLOCK = 65_536  # values that a rule works on at a time on a CPU: they stay
 COLLECTIVE = "ps"  # ps, ring, butterfly, binary-blocks, mpi, auto
 COLLECTIVE_BUCKET = 2_097_152  # bytes of the part that each rank sums up of a bucket …
 COLLECTIVE_BUCKET_MAX = 33_554_432  # … and of the largest bucket
+COLLECTIVE_MESSAGE = 1_048_576  # bytes of the largest message of MPI
 COLLECTIVE_WINDOW = 4  # buckets on their way at the same time
 COLLECTIVE_SPIN = 0.0005  # seconds since something arrived during which the next look comes at once
 COLLECTIVE_FIRST_PAUSE = 0.0001  # seconds of the first pause after that; each is half as long again as the last …

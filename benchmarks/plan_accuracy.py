@@ -54,6 +54,7 @@ from namespaces import DESK, Machines, missing
 from tiny_dataset import write as write_tiny_dataset
 
 from esync.arguments import count
+from esync.planning.candidates import DESCRIPTION_KEYS
 
 HUB, WORKERS = "hub", ("ant", "bee", "cat", "dog")
 EQUAL, UNEQUAL = (0.60, 0.61, 0.62, 0.63), (0.06, 0.12, 0.2, 0.6)
@@ -146,7 +147,7 @@ class Cluster:
     def rate(self, row: Mapping[str, Any], seconds: float) -> float:
         """Run what a row of a plan stands for; return its samples per second after the start."""
         ranks = row["workers"]
-        content = self._content
+        content = {**self._content, **{key: True for key in DESCRIPTION_KEYS if row[key]}}
         if ranks is not None:
             content = {**content, "workers": [content["workers"][rank] for rank in ranks]}
         file = self.folder / "run.yaml"
@@ -204,7 +205,7 @@ def measure(case: Case, seconds: float) -> dict[str, Any]:
         print(f"  recommended: {plan['recommended']['method']}", flush=True)
         rows = []
         for row in chosen(plan):
-            shown = {key: row[key] for key in ("method", "class", "flags", "workers")}
+            shown = {key: row[key] for key in ("method", "class", "flags", "workers", *DESCRIPTION_KEYS)}
             try:
                 rate = cluster.rate(row, seconds)
             except (RuntimeError, subprocess.TimeoutExpired) as error:

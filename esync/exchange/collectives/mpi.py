@@ -3,10 +3,12 @@
 import contextlib
 import os
 import socket
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
+from ... import config
 from ...runtime.errors import ExpectedError
 from .transport import Coroutine, until_done
 
@@ -51,12 +53,12 @@ class MPITransport:
     def isend(self, values: np.ndarray, to: int, tag: int) -> "MPIRequest":
         """See `transport.Transport`."""
         self.sent += values.nbytes
-        return MPIRequest(self._world.Isend([values, self._mpi.BYTE], to, tag))
+        return self._request(self._world.Isend([piece, self._mpi.BYTE], to, tag) for piece in _pieces(values))
 
     def irecv(self, values: np.ndarray, source: int, tag: int) -> "MPIRequest":
         """See `transport.Transport`."""
         self.received += values.nbytes
-        return MPIRequest(self._world.Irecv([values, self._mpi.BYTE], source, tag))
+        return self._request(self._world.Irecv([piece, self._mpi.BYTE], source, tag) for piece in _pieces(values))
 
     def native_allreduce(self, values: np.ndarray) -> Coroutine:
         """Sum `values` by MPI's allreduce, in place.
@@ -69,7 +71,10 @@ class MPITransport:
         share = round(2 * values.nbytes * (self.size - 1) / self.size)  # a lower bound; MPI does not report the number
         self.sent += share
         self.received += share
-        yield from until_done(MPIRequest(self._world.Iallreduce(self._mpi.IN_PLACE, values)))
+        yield from until_done(self._request([self._world.Iallreduce(self._mpi.IN_PLACE, values)]))
+
+    def _request(self, parts: Iterable[Any]) -> "MPIRequest":
+        return MPIRequest(self._mpi.Request.Testall, list(parts))
 
     def abort(self) -> None:
         """End all ranks now, because this one has failed."""
@@ -83,14 +88,25 @@ class MPITransport:
 
 
 class MPIRequest:
-    """See `transport.Request`."""
+    """See `transport.Request`.
 
-    def __init__(self, request: Any) -> None:
-        self._request = request
+    Args:
+        test_all: returns whether all of some requests of MPI are complete.
+        requests: these.
+    """
+
+    def __init__(self, test_all: Callable[[list[Any]], bool], requests: list[Any]) -> None:
+        self._test_all, self._requests = test_all, requests
 
     def done(self) -> bool:
         """Let MPI make progress, and return whether the transfer is over."""
-        return bool(self._request.Test())
+        return self._test_all(self._requests)
+
+
+def _pieces(values: np.ndarray) -> list[np.ndarray]:
+    """Cut an array into messages, because MPICH sends one large message each way between two ranks one after the other."""
+    step = config.COLLECTIVE_MESSAGE // values.itemsize
+    return [values[start : start + step] for start in range(0, values.size, step)]
 
 
 def _notify_process_manager() -> None:
