@@ -104,7 +104,7 @@ class MPIRequest:
 
 
 def _pieces(values: np.ndarray) -> list[np.ndarray]:
-    """Cut an array into messages, because MPICH sends one large message each way between two ranks one after the other."""
+    """Cut an array into messages: MPICH sends two large ones between two ranks, one each way, one after the other."""
     step = config.COLLECTIVE_MESSAGE // values.itemsize
     return [values[start : start + step] for start in range(0, values.size, step)]
 
