@@ -96,6 +96,6 @@ def remark(name: str | None) -> str:
     if not name:
         return ""
     otherwise = (
-        "; --normalization batch leaves the network as it is" if "normalization" in PRESETS[name].settings else ""
+        "; add --normalization batch to keep the network as it is" if "normalization" in PRESETS[name].settings else ""
     )
     return f" (--preset {name} stands for {' '.join(PRESETS[name].words)}{otherwise})"

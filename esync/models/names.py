@@ -49,7 +49,7 @@ class NetworkName:
             ValueError: the network has no replaceable batch norm.
         """
         if normalization == GROUP and self.base not in NORMALIZED:
-            raise ValueError(f"network {self.base} has no batch norm that group norm could replace; leave it out")
+            raise ValueError(f"network {self.base} has no batch norm that group norm could replace")
         return replace(self, normalization=normalization)
 
 

@@ -336,7 +336,7 @@ def test_preset_with_one_of_its_switches_turned_off_leaves_the_others_on():
 def test_preset_in_an_error_about_flags_is_spelt_out(capsys):
     error = refused(capsys, "--preset", "skewed-data", "-n", "lenet")
     assert "lenet has no batch norm" in error
-    assert "--normalization batch leaves the network as it is" in error
+    assert "add --normalization batch to keep the network as it is" in error
     assert "(--preset skewed-data stands for --mode esync" in error
     assert "--mode sync" in refused(capsys, "--preset", "skewed-data", "-n", "resnet18-v1", "-m", "sync")
 
