@@ -145,7 +145,7 @@ def _launch(options: argparse.Namespace, typed: dict[str, Any]) -> int:
     try:
         return _launch_all(description, options, typed)
     except _PreemptedError as signalled:
-        _print_error(report.preempted_by(str(signalled)))
+        _notify(report.preempted_by(str(signalled)))
         return preemption.EXIT_CODE
 
 
@@ -263,8 +263,9 @@ def _run(job: LaunchPlan, agents: AgentPool, options: argparse.Namespace) -> Run
             if lost := output.missing():
                 _print_error(f"the job is done, but {lost}")
             return RunEnd(int(bool(lost)), job.folder_here if figures else None)
-        _print_error("\n".join([*([] if outcome.ok else report.failure(outcome)), *missing]))
         preempted = bool(outcome.preempted and not outcome.failures)
+        say = _notify if preempted and not missing else _print_error
+        say("\n".join([*([] if outcome.ok else report.failure(outcome)), *missing]))
         return RunEnd(
             preemption.EXIT_CODE if preempted else 1, interrupted=bool(outcome.interrupted or outcome.preempted)
         )

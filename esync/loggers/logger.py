@@ -99,7 +99,7 @@ def require(module: str, extra: str, need: str) -> None:
 
 def one_line(error: BaseException) -> str:
     """Return the message of a library's error as the end of a sentence."""
-    return " ".join(str(error).split())[:300] or type(error).__name__
+    return " ".join(str(error).split())[:600] or type(error).__name__
 
 
 def round_scalars(

@@ -142,5 +142,5 @@ def test_notice_while_no_process_runs_has_the_same_exit_code(tmp_path, data_dir,
     file = write(tmp_path / "cluster.yaml", cluster(data_dir, 60, rounds=1))
     job = launch(file, command=("-c", program))
     assert job.wait(LIMIT) == os.EX_TEMPFAIL, job.output
-    assert f"preempted by {number.name}: the same command with --resume goes on" in job.output
+    assert f"launch: preempted by {number.name}: the same command with --resume goes on" in job.output
     assert job.gone_within(10) == {}
