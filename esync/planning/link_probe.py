@@ -13,6 +13,8 @@ import threading
 import time
 from dataclasses import dataclass
 
+import numpy as np
+
 from .. import config
 
 #: Requests, one byte each.
@@ -21,6 +23,8 @@ ECHO, TAKE, SEND, TAKE_SHARED = b"e", b"t", b"s", b"T"
 CHUNK = 1 << 18
 #: Number of received bytes that suffices for a measurement.
 ENOUGH_BYTES = 1 << 20
+#: Intervals of a measurement.
+INTERVALS = 7
 #: Seconds of silence after which the other side is given up.
 PATIENCE = 15.0
 
@@ -179,14 +183,17 @@ def _send(connection: socket.socket) -> None:
 def _receive(connection: socket.socket, shared: bool = False) -> float:
     """Receive for a while, longer from a slow link; return the bytes per second after the warm-up.
 
-    Return 0 if hardly any arrive. On a shared link, all hosts receive for the same time.
+    Return 0 if hardly any arrive. It is the median over some intervals, because all that has arrived behind a lost
+    packet is delivered when that has been sent again. On a shared link it is the mean, and all hosts receive for the
+    same time.
     """
     least, most = config.MEASURE_LINK, config.MEASURE_LINK_MAX
     if shared:
         least = most = config.MEASURE_LINK_SHARED
     buffer = bytearray(CHUNK)
-    begun = counted_from = last = 0.0
+    begun = last = 0.0
     total = before = 0
+    times, totals = list[float](), list[int]()
     while not begun or last - begun < (least if total - before > ENOUGH_BYTES else most):
         count = connection.recv_into(buffer)
         if not count:
@@ -194,6 +201,11 @@ def _receive(connection: socket.socket, shared: bool = False) -> float:
         last = time.perf_counter()
         begun = begun or last
         total += count
-        if not counted_from and last - begun >= config.MEASURE_LINK_WARM_UP:
-            counted_from, before = last, total
-    return (total - before) / (last - counted_from) if counted_from and last > counted_from else 0.0
+        if last - begun >= config.MEASURE_LINK_WARM_UP:
+            before = before or total
+            times.append(last)
+            totals.append(total)
+    if not times or times[-1] == times[0]:
+        return 0.0
+    edges = np.linspace(times[0], times[-1], (1 if shared else INTERVALS) + 1)
+    return float(np.median(np.diff(np.interp(edges, times, totals)) / np.diff(edges)))

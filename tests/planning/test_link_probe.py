@@ -1,7 +1,10 @@
 """Latency and bandwidth between two hosts; tests/planning/test_plan_over_ssh.py has real limits."""
 
+import numpy as np
 import pytest
 
+from esync import config
+from esync.planning import link_probe
 from esync.planning.link_probe import LinkFigures, LinkServer, probe_link, share_link
 from esync.planning.measuring_agent import MeasuringAgent
 from esync.planning.network_measurement import NetworkFigures, bandwidth
@@ -59,3 +62,24 @@ def test_port_of_a_server_carries_what_all_workers_together_have_sent() -> None:
 
 def test_bandwidth_is_what_the_simulator_takes_for_that_payload() -> None:
     assert bandwidth(0.94e6 / 8) == pytest.approx(1e6)
+
+
+def test_bytes_that_a_lost_packet_has_held_up_do_not_count_twice(monkeypatch):
+    """The link carries 12.5 MB/s; what arrives while TCP waits for a packet is delivered at once."""
+    held_up = (config.MEASURE_LINK_WARM_UP - 0.1, config.MEASURE_LINK_WARM_UP + 0.01)
+    arrivals, waiting = list[tuple[float, int]](), 0
+    for at in np.arange(0, 4, 0.01):
+        waiting += 125_000
+        if not held_up[0] < at < held_up[1]:
+            pieces = [link_probe.CHUNK] * (waiting // link_probe.CHUNK) + [waiting % link_probe.CHUNK]
+            arrivals += [(at + 1e-5 * number, piece) for number, piece in enumerate(pieces)]
+            waiting = 0
+    now = [0.0]
+
+    class Connection:
+        def recv_into(self, buffer: bytearray) -> int:
+            now[0], count = arrivals.pop(0)
+            return count
+
+    monkeypatch.setattr(link_probe.time, "perf_counter", lambda: 100 + now[0])
+    assert link_probe._receive(Connection()) == pytest.approx(12.5e6, rel=0.01)
