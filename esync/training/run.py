@@ -9,7 +9,6 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +17,14 @@ from ..checkpoints.checkpoints import Checkpoints
 from ..coordination.round_reporter import RoundReporter
 from ..exchange.collectives.worker_exchange import CollectiveExchange
 from ..gluon.parameter_kinds import UnsuitableParametersError, rounds_weights
-from ..gluon.reduce_on_plateau import ReduceOnPlateau
 from ..gluon.weight_average import AVERAGE
 from ..loggers import BackgroundLogger, LoggedRun, Logger, chosen_loggers
 from ..loggers.tensorboard import EventFile, require
 from ..runtime import progress
 from ..runtime.environment import state_server_address
 from ..runtime.errors import EvaluationError
-from ..runtime.evaluation_result import EvaluationResult
 from ..runtime.exit_hooks import failure
 from ..runtime.files import expanded
-from ..runtime.futures import Future
 from ..runtime.metric import Goal, Metric
 from ..runtime.mxnet_arrays import array_module
 from ..runtime.preemption import PreemptionNotice
@@ -37,10 +33,12 @@ from ..runtime.run_names import run_name
 from ..runtime.worker_environment import DEVICE, WorkerEnvironment
 from ..trainer import Trainer
 from ..trainer_callbacks import TrainerCallback
-from .callbacks import Callback, Evaluated, make_callbacks
+from .callbacks import make_callbacks
 from .evaluation_process import EvaluationProcess, EvaluationProgram
 from .forked_evaluation import ForkedEvaluation
+from .inline_evaluator import InlineEvaluator
 from .loop import DIVERGED
+from .plateau_detection import PlateauDetection
 from .round_callbacks import Evaluator, LogClock, PeriodicEvaluation, RoundCallbacks, average_of
 from .round_log import MODEL_FOLDER, RoundLog, loggers_of
 from .run_facts import facts_after_start
@@ -481,50 +479,6 @@ class Run(TrainerCallback):
 def _program() -> str:
     """Return the name of the running program."""
     return Path(sys.argv[0]).stem.strip(".") or "program"
-
-
-class PlateauDetection(Callback):
-    """Passes each evaluation to the optimizer's schedule, if that is a `ReduceOnPlateau`.
-
-    Args:
-        trainer: the trainer with the optimizer.
-        reporter: prints that the learning rate falls.
-    """
-
-    def __init__(self, trainer: Trainer, reporter: ProgressReporter) -> None:
-        self._trainer, self._reporter = trainer, reporter
-
-    def accuracy(self, evaluated: Evaluated) -> None:
-        """Pass the metric on."""
-        scheduler = self._trainer._optimizer.lr_scheduler
-        if isinstance(scheduler, ReduceOnPlateau) and (text := scheduler.observe(evaluated.accuracy, evaluated.metric)):
-            self._reporter.print(text)
-
-
-class InlineEvaluator:
-    """Evaluates in the worker itself, which waits for it; see `round_callbacks.Evaluator`.
-
-    Args:
-        trainer: the trainer whose network is evaluated.
-        evaluate: returns the result.
-    """
-
-    def __init__(self, trainer: Trainer, evaluate: Callable[[], EvaluationResult]) -> None:
-        self._trainer, self._evaluate = trainer, evaluate
-
-    def start(self, weights: Any, statistics: Any, every_sample: bool = False) -> Future[EvaluationResult]:
-        """Evaluate the common model."""
-        trainer, evaluation = self._trainer, Future[EvaluationResult]("the evaluation of the model")
-        with trainer.mean_statistics():
-            try:
-                begin = time.monotonic()
-                evaluation.complete(replace(self._evaluate(), seconds=time.monotonic() - begin))
-            except EvaluationError as error:
-                evaluation.fail(error)
-        return evaluation
-
-    def close(self) -> None:
-        """Do nothing: there is no process to end."""
 
 
 def _done(trainer: Trainer) -> str:
