@@ -159,14 +159,14 @@ def main() -> int:
     parser.add_argument("--turns", type=count, default=3, help="(default: %(default)s)")
     parser.add_argument("--steps", type=count, default=40, help="of each run (default: %(default)s)")
     parser.add_argument("--places", nargs="+", choices=PLACES, default=list(PLACES), help="(default: both)")
-    given = parser.parse_args()
-    if "network" in given.places and (why := missing()):
+    options = parser.parse_args()
+    if "network" in options.places and (why := missing()):
         print(why, file=sys.stderr)
         return 2
-    figures, reached = read_figures(given.json), True
-    for name in given.places:
-        figures[name] = measure(name, given.horovod.resolve(), given.turns, given.steps)
-        write_figures(given.json, figures)
+    figures, reached = read_figures(options.json), True
+    for name in options.places:
+        figures[name] = measure(name, options.horovod.resolve(), options.turns, options.steps)
+        write_figures(options.json, figures)
         seconds = figures[name]["medians"]
         print(f"{name}: Horovod {1e3 * seconds['horovod']:.1f} ms a step")
         for by, target in TARGETS.items():
