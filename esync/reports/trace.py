@@ -10,6 +10,7 @@ of the job.
 
 import gzip
 import json
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, pairwise
@@ -162,18 +163,18 @@ def _evaluations(track: _Track) -> Iterator[Event]:
     """
     device, metric = track.device, track.device.metric
     begins = [track.at(seconds) for seconds in device.accuracy_time_list]
+    spans = pairwise([*begins, sys.maxsize])  # one begins after the previous one has ended
     durations = device.evaluation_time_list or [None] * len(begins)
     if device.evaluation_time_list:
         yield _named("thread", f"{track.name} evaluation", track.pid, track.evaluation_tid)
-    for index, (begin, duration, value) in enumerate(zip(begins, durations, device.accuracy_exact_list, strict=True)):
-        text = printable(
-            f"evaluation of {device.unit} {device.accuracy_rounds[index]}: {metric.name} {metric.text(value)}"
-        )
+    columns = zip(device.accuracy_rounds, spans, durations, device.accuracy_exact_list, strict=True)
+    for number, (begin, end), duration, value in columns:
+        text = printable(f"evaluation of {device.unit} {number}: {metric.name} {metric.text(value)}")
         if duration is None:
             yield track.event("i", text, begin, s="t")
         else:
-            lasted = min([round(1e6 * duration), *(later - begin for later in begins[index + 1 : index + 2])])
-            yield {**track.event("X", text, begin, dur=max(0, lasted)), "tid": track.evaluation_tid}
+            lasted = max(0, min(round(1e6 * duration), end - begin))
+            yield {**track.event("X", text, begin, dur=lasted), "tid": track.evaluation_tid}
         yield track.event("C", "evaluated", begin, args={printable(metric.name): value})
 
 
