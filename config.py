@@ -274,7 +274,7 @@ PLAN_STEADY = 0.01  # … until samples/s change by less than that share, …
 PLAN_EVENTS = 40_000  # … or a simulation has had more events than that
 PLAN_EQUAL = 0.04  # methods of a class whose samples/s differ by less than that share count as equally fast; …
 PLAN_PRESET = 0.1  # … a preset, which adapts when speeds change, up to this share: the error of a plan
-PLAN_COLLECTIVE = 1.3  # speeds of collectives have been predicted up to that many times too high
+PLAN_COLLECTIVE = 1.5  # speeds of collectives have been predicted up to that many times too high
 PLAN_BUSY = 0.9  # share of the devices' speed from which on nothing else is a bottleneck
 PLAN_SHOWN = 3  # methods of each class that the table shows, beside those without further flags
 

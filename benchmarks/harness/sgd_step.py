@@ -8,6 +8,7 @@ environment of its own. The model is a perceptron, because Horovod 0.28.1 fails 
 for CPUs ("We can't generate TBlob for MKLDNN data"); a batch is one image, so that a step is mostly the exchange.
 """
 
+import importlib
 import json
 import sys
 import time
@@ -29,26 +30,20 @@ def trainer_of(library: str, net: Any, steps: int) -> tuple[Any, int]:
         trainer = esync.Trainer(parameters, "sgd", RATE, limits=esync.Limits(rounds=steps))
         return trainer, trainer.rank
     if library == "horovod":
-        import horovod.mxnet as hvd
-
+        hvd = importlib.import_module("horovod.mxnet")
         hvd.broadcast_parameters(parameters, root_rank=0)
         return hvd.DistributedTrainer(parameters, "sgd", RATE), hvd.rank()
-    import mxnet
-
-    return mxnet.gluon.Trainer(parameters, "sgd", RATE), 0
+    return importlib.import_module("mxnet").gluon.Trainer(parameters, "sgd", RATE), 0
 
 
 def main() -> None:
     """Take the steps, and write their durations."""
     library, steps, file = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
+    mx = importlib.import_module("esync" if library == "esync" else "mxnet")
     if library == "esync":
-        from esync import mx
-    else:
-        import mxnet as mx
-    if library == "horovod":
-        import horovod.mxnet
-
-        horovod.mxnet.init()
+        mx = mx.mx
+    elif library == "horovod":
+        importlib.import_module("horovod.mxnet").init()
     net = mx.gluon.nn.HybridSequential()
     net.add(*(mx.gluon.nn.Dense(width) for width in WIDTHS))
     net.initialize(mx.init.Xavier())
