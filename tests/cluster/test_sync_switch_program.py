@@ -21,8 +21,9 @@ def test_sync_switch_program_switches_back_and_forth_and_is_reported(tmp_path: P
         cluster.finish()
     fast, slow = (rounds(tmp_path / f"logs-{rank}" / "cpu") for rank in range(2))
     assert len(fast) > len(slow) >= 4 + 6  # asynchronous in the middle
-    assert fast[2]["wait"] > 0.05  # synchronous at the beginning …
-    assert fast[-1]["wait"] > 0.05  # … and at the end
+    # Synchronous at the beginning and at the end; on a busy machine the fast worker may once be the last.
+    assert max(entry["wait"] for entry in fast[1:4]) > 0.05
+    assert max(entry["wait"] for entry in fast[-4:]) > 0.05
     assert min(entry["wait"] for entry in fast[5:-8]) == 0
     folder = tmp_path / "logs-0" / "cpu"
     facts = json.loads((folder / "run.json").read_text())
