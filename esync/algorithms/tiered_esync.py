@@ -84,9 +84,8 @@ class TieredESync(ESync):
         self.leaves_out = self.options.tiering.leave_out != ()
         self._tier = 0
         self._resting = False  # whether this worker is left out: it sends nothing for now
-        self._awaits_checkpoint = (
-            False  # whether, though aside, the next round waits for this worker, for its checkpoint
-        )
+        # Whether the next round waits for this worker, though it is aside, so that it writes a checkpoint.
+        self._awaits_checkpoint = False
         self._rounds_before_exchange = 0  # number of the newest round when the exchange under way began
         self._rounds_per_exchange = 1  # rounds that ended during the last exchange
 

@@ -192,9 +192,9 @@ def _receive(connection: socket.socket, shared: bool = False) -> float:
         least = most = config.MEASURE_LINK_SHARED
     buffer = bytearray(CHUNK)
     begun = last = 0.0
-    total = before = 0
+    total = 0
     times, totals = list[float](), list[int]()
-    while not begun or last - begun < (least if total - before > ENOUGH_BYTES else most):
+    while not begun or last - begun < (least if total - sum(totals[:1]) > ENOUGH_BYTES else most):
         count = connection.recv_into(buffer)
         if not count:
             break
@@ -202,7 +202,6 @@ def _receive(connection: socket.socket, shared: bool = False) -> float:
         begun = begun or last
         total += count
         if last - begun >= config.MEASURE_LINK_WARM_UP:
-            before = before or total
             times.append(last)
             totals.append(total)
     if not times or times[-1] == times[0]:

@@ -2,8 +2,9 @@
 
 import os
 import signal
-import time
 from types import FrameType
+
+from .watchdog import WatchedWait
 
 #: Exit code of what has been preempted, and goes on with --resume.
 EXIT_CODE = os.EX_TEMPFAIL
@@ -29,10 +30,7 @@ class PreemptionNotice:
 
     def wait(self, seconds: float) -> bool:
         """Wait until it has come, at most so many seconds; return whether it has."""
-        end = time.monotonic() + seconds
-        while not self.arrived and time.monotonic() < end:
-            time.sleep(0.05)
-        return self.arrived
+        return WatchedWait("a notice of preemption", seconds).until(lambda: self.arrived)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.arrived = True
