@@ -68,7 +68,8 @@ def test_job_per_host_sends_less_and_replaces_a_killed_worker_or_continues_witho
         assert "the workers of a host exchange as one: 2 instead of 3 in a round" in job.output
         facts = [json.loads(path.read_text()) for path in (tmp_path / name).rglob("cpu*/run.json")]
         assert {fact["options"]["per_host"] for fact in facts} == {2}
-        assert 2 <= sent(tmp_path / name, 3) / facts[0]["model_bytes"] < 2.5  # each worker alone would be 3
+        # Each worker alone would be 3. A killed worker may not have written round 3.
+        assert 2 <= sent(tmp_path / name, 2) / facts[0]["model_bytes"] < 2.5
         report = json.loads((tmp_path / f"{name}.json").read_text())
         assert [each["name"] for each in report["replacements"]] == ([f"worker-{rank}"] if name == "replaced" else [])
         assert report["lost"] == ([f"worker-{rank}"] if name == "lost" else [])
