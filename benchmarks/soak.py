@@ -5,7 +5,8 @@
     python benchmarks/soak.py --minutes 30                    # half an hour per mode
 
 A launcher, a scheduler, a parameter server, a state server (mode esync) and two workers train a
-network of one hidden layer with batches of one image, write checkpoints and evaluate now and then.
+network of one hidden layer with batches of one image. They write a checkpoint every 1,000 rounds and
+evaluate now and then; every 5,000 rounds the second worker is killed, and launch replaces it.
 A hundred times through the run, the memory of every process (resident and proportional set size),
 its open files and its threads, and the sizes of the log folder, the checkpoints, the state server's
 database and its journal are read. Each is judged from the first tenth of the rounds on: flat, or
@@ -13,8 +14,10 @@ growing by so much per 1,000 rounds (least squares). Figures of modes that have 
 the file.
 """
 
+import contextlib
 import os
 import re
+import signal
 import sys
 import tempfile
 import time
@@ -32,7 +35,10 @@ MODES = ("esync", "async", "sync")
 TRAIN = {"network": "mlp", "batch_size": 1, "local_lr": 1e-4, "learning_rate": 1e-4, "test_images": 500}
 SAMPLES = 100  # per mode
 PAUSE = 0.25  # seconds between two looks at how far the job is
-EVENTS = 100  # evaluations, and checkpoints, per mode
+EVALUATIONS = 100  # per mode
+CHECKPOINT_EVERY = 1000  # rounds
+REPLACE_EVERY = 5000  # rounds after which the worker REPLACED is killed
+REPLACED = 1  # its rank
 #: Unit of a series → how far it may move in all, after the first tenth of the rounds, and still be
 #: called flat …
 TOLERANCE = {"KiB": 512.0, "open files": 1.0, "threads": 1.0, "files": 3.0}
@@ -96,6 +102,7 @@ class Soak:
         self._job, self._folder = job, folder
         self.series: dict[str, Series] = {}
         self.round = 0  # of rank 0, as far as it is logged
+        self.kills = 0
 
     def look(self) -> int:
         """Return the round that rank 0 has reached, by its round files."""
@@ -103,14 +110,22 @@ class Soak:
             self.round += 1
         return self.round
 
+    def kill_if_due(self) -> None:
+        """Kill the worker REPLACED once for each REPLACE_EVERY rounds."""
+        if self.round < REPLACE_EVERY * (self.kills + 1):
+            return
+        for pid in _by_name(self._job.processes()).get(f"worker {REPLACED}", []):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            self.kills += 1
+
     def read(self) -> None:
         """Read everything once, unless the job is ending."""
-        processes = {**self._job.processes(), self._job.launch.pid: "-m esync.launch"}
-        named = _named(processes)
-        if not named.keys() >= {"worker 0", "worker 1"}:
+        names = _by_name({**self._job.processes(), self._job.launch.pid: "launch"})
+        if not names.keys() >= {"worker 0", "worker 1"}:
             return
         self.look()
-        for name, pids in sorted(named.items()):
+        for name, pids in sorted(names.items()):
             try:
                 figures = [_of_process(pid) for pid in pids]
             except (OSError, ValueError):  # it has just ended
@@ -147,16 +162,12 @@ class Soak:
         series.values.append(value)
 
 
-def _named(processes: dict[int, str]) -> dict[str, list[int]]:
-    """Return the processes by their roles; launch's shims are counted together."""
-    named: dict[str, list[int]] = {}
-    for pid, line in processes.items():
-        match = re.search(r"-m esync\.([\w.]+)", line)
-        name = {"launch.process_shim": "shims of launch"}.get(match[1], match[1]) if match else "other processes"
-        if rank := re.search(r"/h(\d+) ", line):
-            name += f" {rank[1]}"
-        named.setdefault(name.replace("_", " "), []).append(pid)
-    return named
+def _by_name(processes: dict[int, str]) -> dict[str, list[int]]:
+    """Return the processes by name; launch's shims are counted together."""
+    names: dict[str, list[int]] = {}
+    for pid, name in processes.items():
+        names.setdefault(name.replace("launch.process_shim", "shims of launch").replace("_", " "), []).append(pid)
+    return names
 
 
 def _of_process(pid: int) -> dict[str, float]:
@@ -200,16 +211,18 @@ def soak(mode: str, rounds: int, minutes: float | None) -> Iterator[dict[str, An
     """Run one mode; yield the figures after each reading, and at the end."""
     with tempfile.TemporaryDirectory(prefix="soak-") as name:
         folder = Path(name)
-        train: dict[str, Any] = {**TRAIN, "mode": mode, "rounds": rounds, "eval_duration": max(1, rounds // EVENTS)}
-        train |= {"checkpoint_dir": str(folder / "checkpoints"), "checkpoint_every": max(1, rounds // EVENTS)}
+        train: dict[str, Any] = {**TRAIN, "mode": mode, "rounds": rounds}
+        train |= {"eval_duration": max(1, rounds // EVALUATIONS), "checkpoint_every": CHECKPOINT_EVERY}
+        train |= {"checkpoint_dir": str(folder / "checkpoints")}
         if minutes is not None:
             train["max_time"] = minutes * 60
-        with Job(folder, steps=[None, None], **train) as job:
+        with Job(folder, [None, None], (f"--max-restarts={rounds // REPLACE_EVERY + 1}",), **train) as job:
             soak = Soak(job, folder)
             job.until(lambda: soak.look() > 0)
             began = time.monotonic()
             due = 0
             while job.launch.poll() is None and soak.round < rounds:
+                soak.kill_if_due()
                 if soak.look() >= due:
                     soak.read()
                     due = soak.round + max(1, rounds // SAMPLES)
@@ -218,7 +231,8 @@ def soak(mode: str, rounds: int, minutes: float | None) -> Iterator[dict[str, An
             seconds = time.monotonic() - began
             report = job.finish()
             soak.look()
-            yield {**_figures(soak, seconds), "exit_code": report["exit_code"]}
+            replaced = len(report.get("replacements", []))
+            yield {**_figures(soak, seconds), "replacements": replaced, "exit_code": report["exit_code"]}
 
 
 def _figures(soak: Soak, seconds: float) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-MARK = "ESYNC_BENCHMARK_JOB"
+MARK = "BENCHMARK_JOB"  # launch keeps variables named ESYNC_ from its processes
 LIMIT = 1500.0  # seconds for one job
 
 
@@ -38,10 +38,11 @@ class Job:
     Args:
         folder: folder of the job's files.
         steps: seconds of one iteration of each worker; None for one that is not slowed down.
+        flags: of launch.
         train: flags of the workers.
     """
 
-    def __init__(self, folder: Path, steps: Sequence[float | None], **train: Any) -> None:
+    def __init__(self, folder: Path, steps: Sequence[float | None], flags: Sequence[str] = (), **train: Any) -> None:
         self.mark = uuid.uuid4().hex
         hosts = [f"h{rank}" for rank in range(len(steps))]
         content = {
@@ -58,9 +59,11 @@ class Job:
         (folder / "cluster.yaml").write_text(yaml.safe_dump(content))
         self.report = folder / "job.json"
         self.output = folder / "launch.txt"
+        description = str(folder / "cluster.yaml")
+        command = [sys.executable, "-m", "esync.launch", description, "--json", str(self.report), *flags]
         with open(self.output, "wb") as output:
             self.launch = subprocess.Popen(
-                [sys.executable, "-m", "esync.launch", str(folder / "cluster.yaml"), "--json", str(self.report)],
+                command,
                 env={**os.environ, MARK: self.mark},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -83,20 +86,25 @@ class Job:
                 os.kill(pid, signal.SIGKILL)
 
     def processes(self) -> dict[int, str]:
-        """Return the living processes of the job but the launcher: process ids and command lines."""
+        """Return the living processes of the job but the launcher: ids, and modules with the ranks of workers."""
         found = {}
         for entry in Path("/proc").iterdir():
             if not entry.name.isdecimal() or int(entry.name) == self.launch.pid:
                 continue
             try:
-                if f"{MARK}={self.mark}".encode() not in (entry / "environ").read_bytes():
+                lines = (entry / "environ").read_text(errors="replace").split("\0")
+                environment = dict(line.split("=", 1) for line in lines if "=" in line)
+                if environment.get(MARK) != self.mark:
                     continue
                 if (entry / "stat").read_text().rpartition(")")[2].split()[0] == "Z":
                     continue
-                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                words = (entry / "cmdline").read_text(errors="replace").split("\0")
             except OSError:
                 continue
-            found[int(entry.name)] = line
+            name = words[2].removeprefix("esync.") if words[1:2] == ["-m"] else "other processes"
+            if name == "worker":
+                name += f" {environment['ESYNC_SLOT']}"
+            found[int(entry.name)] = name
         return found
 
     def until(self, condition: Callable[[], Any], limit: float = 300.0, pause: float = 0.01) -> bool:

@@ -11,7 +11,6 @@ import select
 import subprocess
 import threading
 import time
-import weakref
 
 from .. import config
 
@@ -47,6 +46,7 @@ class HeartbeatPipe:
 
     def cut(self) -> None:
         """Close the pipe, so that the other end terminates its processes."""
+        _heart.drop(self)
         with self._lock, contextlib.suppress(OSError):
             self._pipe.close()
 
@@ -55,17 +55,22 @@ class _Heartbeat:
     """Writes heartbeats into all pipes, in one thread that starts with the first pipe."""
 
     def __init__(self) -> None:
-        self._lines: weakref.WeakSet[HeartbeatPipe] = weakref.WeakSet()
+        self._lines: set[HeartbeatPipe] = set()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
     def keep(self, line: HeartbeatPipe) -> None:
-        """Write heartbeats into this pipe as well, until it is garbage-collected."""
+        """Write heartbeats into this pipe as well, until it is dropped."""
         with self._lock:
             self._lines.add(line)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._beat, name="heart", daemon=True)
                 self._thread.start()
+
+    def drop(self, line: HeartbeatPipe) -> None:
+        """Write no more into this pipe."""
+        with self._lock:
+            self._lines.discard(line)
 
     def _beat(self) -> None:
         while True:

@@ -62,8 +62,9 @@ class ChildProcess:
         self._line.send(KILL)
 
     def exit_code(self, code: int) -> int:
-        """Return the command's exit code, negative for a signal, given the shim's exit code."""
+        """Close the pipe to the ended shim; return the command's exit code, negative for a signal."""
         self.arriving = False
+        self._line.cut()
         named = {
             member.value for member in signal.Signals
         }  # codes of real-time signals, which have no names, are ordinary exit codes

@@ -488,6 +488,28 @@ def test_supervisor_with_dying_worker_replaces_it(tmp_path):
     assert lives == ["life 1 port 7", "life 2 port None", "life 3 port None"]
 
 
+class CountingDescriptors(Recorded):
+    """A view that counts this process's open files at each replacement."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: list[int] = []
+
+    def print(self, text: str) -> None:
+        super().print(text)
+        if "starting a replacement" in text:
+            self.counts.append(len(os.listdir("/proc/self/fd")))
+
+
+def test_supervisor_keeps_nothing_open_of_a_worker_that_was_replaced(tmp_path, monkeypatch):
+    monkeypatch.setattr(config, "LAUNCH_BEAT", 0.05)
+    view = CountingDescriptors()
+    outcome, _ = supervise(tmp_path, frail(tmp_path, "worker-0", 3), restarts=3, view=view)
+    assert outcome.ok
+    assert len(view.counts) == 3
+    assert len(set(view.counts)) == 1
+
+
 #: What a worker does once it has joined and while it is missing when the servers leave → what is said of it.
 LATE = {
     """
