@@ -30,7 +30,8 @@ class Allreduce:
         hosts: each rank's host.
         name: the collective's name.
         buckets: number of float32 values in each bucket, in order.
-        finished: called, from an event, with each rank that has the sum of all buckets.
+        finished: called, from an event, with each rank that has updated all buckets.
+        byte_time: seconds of a rank per byte of a bucket, to read the values, run the rule and write the model.
     """
 
     def __init__(
@@ -41,7 +42,9 @@ class Allreduce:
         name: str,
         buckets: Sequence[int],
         finished: Callable[[int], None],
+        byte_time: float = 0.0,
     ) -> None:
+        self.byte_time = byte_time
         self.engine, self.network, self.hosts = engine, network, hosts
         self._name = LIKE_MPI if name == "mpi" else name
         self._buckets, self._finished = [size for size in buckets if size], finished
@@ -68,8 +71,17 @@ class Allreduce:
         if not self._running[rank]:
             self._finished(rank)
 
-    def bucket_done(self, bucket: int, rank: int) -> None:
-        """Record that a rank has the sum of a bucket."""
+    def occupy(self, rank: int, seconds: float, then: Callable[..., None], *arguments: int) -> None:
+        """Occupy a rank's core, once it is free, and call a function after that."""
+        end = max(self.engine.time, self.core_free[rank]) + seconds
+        self.core_free[rank] = end
+        self.engine.call_at(end, then, *arguments)
+
+    def summed(self, bucket: int, rank: int) -> None:
+        """Record that a rank has the sum of a bucket, whose values it updates next."""
+        self.occupy(rank, 4 * self._buckets[bucket] * self.byte_time, self._updated, bucket, rank)
+
+    def _updated(self, bucket: int, rank: int) -> None:
         del self._bucket_runs[bucket, rank]
         self._running[rank] -= 1
         self._continue(rank)
@@ -100,7 +112,7 @@ class _Run:
         while self._at < len(self._steps) and not (self._steps[self._at].sends or self._steps[self._at].receives):
             self._at += 1
         if self._at == len(self._steps):
-            reduce.bucket_done(self.bucket, rank)
+            reduce.summed(self.bucket, rank)
             return
         step = self._steps[self._at]
         self._leaving, self.waiting = sum(self._kept(move) for move in step.sends), True
@@ -139,8 +151,6 @@ class _Run:
         self._at += 1
         if step.adds and step.receives:
             seconds = 4 * sum(move.size for move in step.receives) * config.SIMULATE_ADDING
-            end = max(reduce.engine.time, reduce.core_free[self.rank]) + seconds
-            reduce.core_free[self.rank] = end
-            reduce.engine.call_at(end, self.begin_step)
+            reduce.occupy(self.rank, seconds, self.begin_step)
         else:
             self.begin_step()

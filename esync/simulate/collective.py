@@ -44,6 +44,7 @@ class SharedCollectiveState:
         hosts: each rank's host.
         name: the collective's name, or auto.
         model: sizes of the modelled vectors if messages carry no values; None if they do.
+        byte_time: seconds of a worker per byte of the model, for what a server would do; see `Allreduce`.
     """
 
     engine: SimulationEngine
@@ -51,6 +52,7 @@ class SharedCollectiveState:
     hosts: Sequence[str]
     name: str
     model: Mapping[str, int] | None = None
+    byte_time: float = 0.0
     ready: set[int] = field(default_factory=set)
     round_state: RoundState | None = None
 
@@ -143,7 +145,7 @@ class SharedCollectiveState:
             if not waiting and self.choice is not None:
                 self.choice.record(engine.time - begun)
 
-        reduce = Allreduce(engine, self.network, self.hosts, self._current(), buckets, finished)
+        reduce = Allreduce(engine, self.network, self.hosts, self._current(), buckets, finished, self.byte_time)
         for rank, pending in round_.items():
             notified = begun + self.network.latency(self.hosts[last], self.hosts[rank])  # of the last commit
             pending.waited = notified - pending.committed

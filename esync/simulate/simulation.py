@@ -167,7 +167,11 @@ class Simulation:
         if self.options.collective != "ps":
             places = [worker.host for worker in self.cluster.workers]
             name = self.options.collective
-            self.collective = SharedCollectiveState(self.engine, self.network, places, name, self.numerics.wire)
+            # Each worker reads and updates the whole model, as a server receives and sends it.
+            byte_time = max(2 / server.throughput for server in self.cluster.servers)
+            self.collective = SharedCollectiveState(
+                self.engine, self.network, places, name, self.numerics.wire, byte_time
+            )
         self.state_server = SimulatedStateServer(self.engine, self.cluster.state_server)
         self.workers = [WorkerMetrics(worker) for worker in self.cluster.workers]
         self._keepers: dict[int, RoundCallbacks] = {}

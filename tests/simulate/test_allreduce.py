@@ -2,6 +2,7 @@
 
 import pytest
 
+from esync import config
 from esync.exchange.collectives.cost import Costs, predict
 from esync.exchange.collectives.engine import bucket_bytes
 from esync.simulate.allreduce import Allreduce
@@ -11,7 +12,7 @@ from esync.simulate.network import Link, Network
 BANDWIDTH, LATENCY = 117.5e6, 1e-4
 
 
-def seconds(name: str, ranks: int, size: int) -> float:
+def seconds(name: str, ranks: int, size: int, byte_time: float = 0.0) -> float:
     """Virtual time of one sum."""
     engine = SimulationEngine()
     network = Network(engine, lambda host: Link(BANDWIDTH, LATENCY / 2), [])
@@ -19,7 +20,9 @@ def seconds(name: str, ranks: int, size: int) -> float:
     most = bucket_bytes(ranks)
     buckets = [min(most, size - at) // 4 for at in range(0, size, most)]
     hosts = [f"host-{rank}" for rank in range(ranks)]
-    reduce = Allreduce(engine, network, hosts, name, buckets, lambda rank: done.setdefault(rank, engine.time))
+    reduce = Allreduce(
+        engine, network, hosts, name, buckets, lambda rank: done.setdefault(rank, engine.time), byte_time
+    )
     for rank in range(ranks):
         reduce.begin(rank, 0.0)
     engine.run()
@@ -41,3 +44,11 @@ def test_allreduce_of_large_model_is_bound_by_the_bandwidth() -> None:
     size, ranks = 100_000_000, 4
     least = 2 * size * (ranks - 1) / ranks / BANDWIDTH
     assert least <= seconds("ring", ranks, size) <= 1.05 * least
+
+
+def test_rule_takes_time_after_the_last_buckets_or_throughout_where_it_takes_longer_than_the_network() -> None:
+    size, last = 100_000_000, config.COLLECTIVE_WINDOW * bucket_bytes(4)
+    network = seconds("ring", 4, size)
+    short, long = 1e-9, 1e-7
+    assert network < seconds("ring", 4, size, short) <= network + short * last
+    assert long * size <= seconds("ring", 4, size, long) <= 1.1 * long * size + network / 4
