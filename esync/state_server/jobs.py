@@ -4,7 +4,6 @@ Like the coordinator, a job gets the time as an argument `now`, always a time of
 that tests need not wait.
 """
 
-import json
 import logging
 import time
 import uuid
@@ -14,7 +13,7 @@ from typing import Any
 from ..coordination.coordinator import ConflictError, Coordinator, InvalidError, RefusedError
 from ..coordination.decision import ExchangeDecision
 from ..coordination.straggler_policies import OnlinePolicy, PolicyDirective
-from . import journal, saved
+from . import journal
 from .counters import EVENT_KINDS, EventKind, JobCounters, WorkerCounters
 from .history import History
 from .history_entries import RunRecord
@@ -243,7 +242,9 @@ class Job:
             OSError: the file cannot be read or written.
         """
         contents = journal.read(path)
-        head = saved.check_head(contents.head, path.stem)
+        head = contents.head
+        if head["job"] != path.stem:
+            raise journal.DamagedJournalError(f"its head is that of job {head['job'][:80]!r}")
         latest = max((entry[1] for entry in contents.entries), default=0.0)
         clock = PersistentClock.resumed(head["clock"], latest)
         job = cls(
@@ -259,10 +260,9 @@ class Job:
         job.reports = {fields["rank"]: Report(**fields) for fields in head["reports"]}
         job.ended, job.reason = head["ended"], head["reason"]
         job.slowest, job._round = head["slowest"], head["round"]
-        if head.get("watch") is not None:  # journals of earlier versions have none
+        if head["watch"] is not None:
             job.watch = OnlinePolicy.from_state(head["watch"])
-        if head.get("life") is not None:
-            job._liveness = LivenessTracker.from_state(head["life"])
+        job._liveness = LivenessTracker.from_state(head["life"])
         job._replaying = True
         for entry in contents.entries:
             job._replay(entry)
@@ -271,7 +271,6 @@ class Job:
         for rank, sums in enumerate(job._workers):
             newest_round = job.reports[rank].round if rank in job.reports else 0
             job._workers[rank] = WorkerCounters(max(sums.rounds, newest_round))
-        saved.check_head(json.loads(json.dumps(job._head())), job.name)
         if contents.damage:
             logger.error("the journal %s is damaged: %s and what follows are ignored", path, contents.damage)
         job._journal = journal.Journal(path, job._head)
