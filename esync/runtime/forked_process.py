@@ -4,12 +4,10 @@ import contextlib
 import faulthandler
 import io
 import os
-import re
-import select
 import signal
 import socket
 import sys
-import threading
+import time
 import traceback
 import warnings
 from collections.abc import Callable
@@ -17,9 +15,9 @@ from typing import IO
 
 from . import processes
 
-#: The signal on which the fork writes the stacks of its threads, and seconds to wait for them.
-WHERE, WRITING = signal.SIGUSR2, 5.0
-Stack = list[traceback.FrameSummary]
+#: The signal on which the fork prints its stack, and seconds that this takes at most.
+_WHERE, _PRINTING = signal.SIGUSR2, 1.0
+_STDERR = 2
 
 
 class ForkedProcess:
@@ -38,8 +36,7 @@ class ForkedProcess:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError, AttributeError):
                 stream.flush()  # otherwise the fork would write the buffer again
-        questions, answers, stacks = os.pipe(), os.pipe(), os.pipe()
-        self._thread = threading.get_ident()
+        questions, answers = os.pipe(), os.pipe()
         parent = os.getpid()
         with warnings.catch_warnings():
             # Python warns of locks that other threads may hold: of them, ps-lite's and the
@@ -49,23 +46,20 @@ class ForkedProcess:
         if not self.pid:
             os.close(questions[1])
             os.close(answers[0])
-            faulthandler.enable(stacks[1])
-            faulthandler.register(WHERE, stacks[1])
+            faulthandler.enable(_STDERR)
+            faulthandler.register(_WHERE, _STDERR)
             _serve_in_fork(serve, niceness, parent, questions[0], answers[1])
         os.close(questions[0])
         os.close(answers[1])
-        os.close(stacks[1])
-        self._stacks, self._crashed = stacks[0], Stack()
         self.stdin: IO[str] | None = os.fdopen(questions[1], "w")
         self.stdout: IO[str] | None = os.fdopen(answers[0])
         self._code: int | None = None
 
-    def stack(self) -> Stack:
-        """Return the stack of the process, or of its crash, innermost frame last; [] if unknown."""
+    def print_stack(self) -> None:
+        """Let the process print its stack to standard error, as it does when it crashes."""
         if self._code is None:
-            os.kill(self.pid, WHERE)
-            return self._read_stack(WRITING)
-        return self._crashed
+            os.kill(self.pid, _WHERE)
+            time.sleep(_PRINTING)
 
     def kill(self) -> None:
         """Kill the process."""
@@ -76,21 +70,7 @@ class ForkedProcess:
         """Wait until it has ended; return its exit code, or the negated signal that killed it."""
         if self._code is None:
             self._code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-            self._crashed = self._read_stack(0.0)
-            os.close(self._stacks)
         return self._code
-
-    def _read_stack(self, patience: float) -> Stack:
-        """Return the newest stack of the fork's main thread."""
-        written = b""
-        while select.select([self._stacks], [], [], min(patience, 0.1) if written else patience)[0]:
-            if not (more := os.read(self._stacks, 65536)):
-                break
-            written += more
-        threads = dict(re.findall(r"hread (0x\w+).*\n((?:  .*\n)*)", written.decode(errors="replace")))
-        lines = threads.get(f"0x{self._thread:016x}", "")
-        frames = re.findall(r'  File "(.*)", line (\d+) in (.*)\n', lines)
-        return [traceback.FrameSummary(file, int(line), name) for file, line, name in reversed(frames)]
 
 
 def _serve_in_fork(

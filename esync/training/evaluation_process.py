@@ -31,7 +31,6 @@ from ..runtime.forked_process import ForkedProcess
 from ..runtime.futures import Future
 from ..runtime.watchdog import WatchedWait
 from .evaluation_answers import EVERY_SAMPLE, SOME_SAMPLES
-from .forked_evaluation import position_of
 from .stall_detector import CHECK_EVERY, StallDetector, state_of
 
 log = logging.getLogger(__name__)
@@ -164,10 +163,12 @@ class EvaluationProcess:
         return None
 
     def _give_up(self, problem: str, reason: str) -> None:
-        """Kill a process that does not answer, and raise an EvaluationError with its position."""
-        position = position_of(self._process)
+        """Kill a process that does not answer, and raise an EvaluationError."""
+        if isinstance(self._process, ForkedProcess):
+            self._process.print_stack()
+            problem += ", as its stack above shows"
         self._process.kill()
-        raise EvaluationError(f"evaluate {problem}{position}: {reason}, or train {self._program.without}")
+        raise EvaluationError(f"evaluate {problem}: {reason}, or train {self._program.without}")
 
     def described(self) -> str:
         """Return a description of the process and its state for messages."""
@@ -201,7 +202,7 @@ class EvaluationProcess:
                 f"the process that evaluates the model has ended by itself, with exit code {code}: correct that, or "
                 f"train {self._program.without}"
             )
-        ending = f"was killed by {signal.Signals(-code).name}{position_of(self._process)}"
+        ending = f"was killed by {signal.Signals(-code).name}"
         if self._restarts >= config.EVALUATION_RESTARTS:
             memory = f"where memory is short, {self._program.lighter}, or " if code == -signal.SIGKILL else ""
             raise EvaluationError(

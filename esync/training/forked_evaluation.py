@@ -3,12 +3,9 @@
 import gc
 import logging
 import math
-import re
 import traceback
 import zlib
 from collections.abc import Callable
-from pathlib import Path
-from subprocess import Popen
 from typing import IO, Any
 
 from ..exchange import values_of
@@ -113,18 +110,3 @@ def _load_in_this_process() -> None:
         if issubclass(type(item), mx.gluon.data.DataLoader) and item._num_workers > 0:
             item._num_workers = 0
             item.clean()  # drops the batches requested from its workers
-
-
-def position_of(process: "Popen[str] | ForkedProcess") -> str:
-    """Return the line at which evaluate is, or has crashed, as a clause to append; "" if unknown."""
-    stack = process.stack() if isinstance(process, ForkedProcess) else []
-    calls = [number for number, frame in enumerate(stack) if Path(frame.filename).name == Path(__file__).name]
-    inner = stack[calls[-1] + 1 :] if calls else []
-    frame = users_frame(inner)
-    if frame is None:
-        return ""
-    inside = ""
-    for called in inner[inner.index(frame) + 1 :][:1]:
-        file = re.sub(r".*/(site-packages|dist-packages|python3\.\d+)/", "", called.filename)
-        inside = f", inside {called.name} of {file}"
-    return f" in {place_of(frame)} ({frame.line}){inside}"
