@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 from .. import config
 from ..membership.failure_detector import FailureDetector
-from ..membership.names import is_address
 from ..membership.peers import Peers
 from .protocol.parameter_server import ParameterServer
 
@@ -81,8 +80,7 @@ class WorkerMonitor:
         if port:
             self._holders[rank] = SlotHolder(address, replacement)
             self._peers.add(rank, host, int(port))
-            if is_address(host):  # the resolution of a name may take long
-                self._detector.expect(rank, self._clock() + config.PEER_GONE)  # it may have died already
+            self._detector.expect(rank, self._clock() + config.PEER_GONE)  # it may have died already
 
     @property
     def patience(self) -> float:

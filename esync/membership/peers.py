@@ -5,7 +5,6 @@ from typing import Generic, TypeVar
 
 from .. import config
 from .connections import Address, connections, keep_alive, outgoing
-from .names import Lookup
 
 P = TypeVar("P")
 
@@ -28,25 +27,20 @@ class Peers(Generic[P]):
 
     def __init__(self, established: Callable[[Collection[Address]], Collection[Address]] = established) -> None:
         self._established = established
-        self._places: dict[P, tuple[Lookup, int]] = {}
+        self._places: dict[P, Address] = {}
 
     def add(self, peer: P, host: str, port: int) -> None:
         """Watch a peer at this address, which replaces an earlier one."""
-        self.discard(peer)
-        self._places[peer] = (Lookup(host), port)
+        self._places[peer] = host, port
 
     def discard(self, peer: P) -> None:
         """Stop watching a peer."""
-        if peer in self._places:
-            self._places.pop(peer)[0].cancel()
+        self._places.pop(peer, None)
 
     def connected(self) -> set[P]:
         """Return the peers to which a connection is established."""
-        places = {
-            peer: {(address, port) for address in lookup.addresses()} for peer, (lookup, port) in self._places.items()
-        }
-        established = self._established(set().union(*places.values()))
-        return {peer for peer, addresses in places.items() if not addresses.isdisjoint(established)}
+        established = self._established(set(self._places.values()))
+        return {peer for peer, address in self._places.items() if address in established}
 
 
 class OutgoingConnections:

@@ -9,9 +9,8 @@ import time
 from contextlib import ExitStack
 
 from esync import config
-from esync.membership import names
 from esync.membership.monitor import monitor_servers
-from esync.membership.peers import OutgoingConnections, Peers
+from esync.membership.peers import OutgoingConnections
 
 #: A program that listens, says where, and holds whatever connects until it is ended.
 LISTENER = textwrap.dedent("""
@@ -107,24 +106,6 @@ def test_server_monitor_sets_keep_alive_on_cluster_connections_only():
             each.connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) for each in (tracker, scheduler, server)
         ]
         assert keeps == [0, 1, 1]
-
-
-def test_server_monitor_watches_a_name_once_it_resolves(monkeypatch):
-    known: dict[str, list[str]] = {}
-    monkeypatch.setattr(names, "resolve", lambda host: known.get(host, []))
-    monkeypatch.setattr(names, "RESOLVE_EVERY", 0.0)
-    with ExitStack() as stack:
-        scheduler, server = Listener(stack), Listener(stack)
-        peers: Peers[str] = Peers()
-        peers.add("scheduler", *scheduler.address)
-        peers.add("server", "cloud2", server.address[1])
-        for _ in range(10):
-            assert peers.connected() == {"scheduler"}
-        known["cloud2"] = ["127.0.0.1"]
-        while peers.connected() != {"scheduler", "server"}:
-            time.sleep(0.001)
-        server.kill()
-        assert peers.connected() == {"scheduler"}
 
 
 def test_server_monitor_forgives_a_connection_that_comes_back():

@@ -9,9 +9,9 @@ numbers of the fields:
     PBNode    role 1, id 2, hostname 3, port 4, is_recovery 5, customer_id 10
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from ipaddress import IPv4Address
 
 from ..connections import Address
 
@@ -42,8 +42,6 @@ WANTED = 107
 CLASH = 108
 #: ps-lite's value for "not set", the largest number in its messages.
 EMPTY = 2**31 - 1
-#: Valid hosts: names and IPv4 addresses.
-HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252})")
 
 _VARINT, _BYTES = 0, 2
 
@@ -160,8 +158,12 @@ def _node(node: Node) -> bytes:
 def _read_node(content: bytes) -> Node:
     fields = dict(_fields(content))
     host = _as_bytes(fields.get(3, b"")).decode()
-    if not HOST.fullmatch(host):
-        raise BadMessageError(f"not a message of ps-lite: no host can be called {host[:80]!r}")
+    try:
+        IPv4Address(host)
+    except ValueError:
+        raise BadMessageError(
+            f"a process has registered as {host[:80]!r}, which is no IPv4 address; set DMLC_NODE_HOST to one"
+        ) from None
     return Node(
         role=_within(fields.get(1, WORKER), SERVER, SCHEDULER, "role"),
         host=host,

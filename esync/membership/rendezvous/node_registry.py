@@ -17,8 +17,6 @@ from .attendance import Attendance, Places, how_to_start, missing_of, name_of
 from .messages import EMPTY, SCHEDULER, SERVER, WORKER, Message, Node
 
 SCHEDULER_ID = 1
-#: Number of replacements that may wait at the same time, in addition to the number of places.
-MAX_SURPLUS = 16
 #: The group of a barrier is a sum of these.
 SCHEDULER_GROUP, SERVER_GROUP, WORKER_GROUP = 1, 2, 4
 
@@ -178,8 +176,6 @@ class NodeRegistry:
             self._refuse(
                 f"a replacement at {node.host}:{node.port}, where a dead one listened, is refused; leave PORT unset"
             )
-        elif len(self._waiting) >= self.places + MAX_SURPLUS:
-            self._refuse(f"a replacement at {node.host}:{node.port} is refused: too many wait for a place")
         else:
             return True
         return False
@@ -321,8 +317,6 @@ class NodeRegistry:
             if node.role == WORKER and not rest and 0 <= rank < self.slots:
                 self._wanted.pop(node.address, None)
                 self._wanted[node.address] = rank
-        while len(self._wanted) > self.places + MAX_SURPLUS:  # oldest requests first
-            del self._wanted[next(iter(self._wanted))]
 
     def _replaceable(self, node: Node) -> bool:
         """Return whether another process may take this slot, as only workers allow, during the run.

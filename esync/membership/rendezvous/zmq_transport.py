@@ -17,10 +17,10 @@ from ..connections import Address, connections
 from ..failure_detector import FailureDetector
 from . import messages
 from .attendance import Attendance, AttendanceLog
-from .contacts import MAX_EXAMINED, SOCKETS_EACH, Contacts
+from .contacts import Contacts
 from .directory import ASK_EVERY, failure_reason
 from .messages import EMPTY, SERVER, WORKER, BadMessageError, Message, Node
-from .node_registry import MAX_SURPLUS, NodeRegistry, OutgoingMessage
+from .node_registry import NodeRegistry, OutgoingMessage
 
 log = logging.getLogger(__name__)
 
@@ -66,9 +66,7 @@ class ZMQTransport:
     def __init__(self, registry: NodeRegistry, host: str, port: int, patience: float = config.PEER_GONE) -> None:
         self._registry, self._patience = registry, patience
         self._context = zmq.Context()
-        # Sockets of members, of processes that wait or are under examination, and the receiver.
-        most = 2 * registry.places + MAX_SURPLUS + SOCKETS_EACH * (MAX_EXAMINED + 1) + 1
-        self._context.set(zmq.MAX_SOCKETS, most + 1024)
+        self._context.set(zmq.MAX_SOCKETS, self._context.get(zmq.SOCKET_LIMIT))
         self._receiver = self._context.socket(zmq.ROUTER)
         self._receiver.setsockopt(zmq.MAXMSGSIZE, LONGEST)
         self._receiver.setsockopt(zmq.SNDHWM, UNREAD)
@@ -142,7 +140,7 @@ class ZMQTransport:
         """Determine which members are gone, and admit replacements."""
         established = {connection.remote for connection in connections() if connection.established}
         nodes = self._registry.everyone()
-        connected = {node.address for node in nodes if self._contacts.connected(node, established)}
+        connected = {node.address for node in nodes if node.address in established}
         gone = self._gone(nodes, connected)
         self._send(self._registry.admit(gone))
         now = time.monotonic()

@@ -25,11 +25,10 @@ class FakeNode:
     Args:
         scheduler: port.
         role: SERVER or WORKER.
-        host: what it says it is called.
         address: where it is, and the scheduler with it.
     """
 
-    def __init__(self, scheduler: int, role: int, host: str = "127.0.0.1", address: str = "127.0.0.1") -> None:
+    def __init__(self, scheduler: int, role: int, address: str = "127.0.0.1") -> None:
         self._stack, self._scheduler = ExitStack(), scheduler
         context = self._stack.enter_context(zmq.Context())
         self._inbox = self._stack.enter_context(context.socket(zmq.ROUTER))
@@ -37,7 +36,7 @@ class FakeNode:
         self._outbox = self._stack.enter_context(context.socket(zmq.DEALER))
         self._outbox.setsockopt(zmq.LINGER, 0)
         self._outbox.connect(f"tcp://{address}:{scheduler}")
-        self.node = Node(role, host, self.port)
+        self.node = Node(role, address, self.port)
         self.send(Message(messages.ADD_NODE, (self.node,)).encode(timestamp=1))
 
     def __enter__(self) -> "FakeNode":

@@ -15,7 +15,7 @@ def test_message_decode_reads_a_registration_of_mxnet():
 
 
 def test_message_decoded_equals_the_encoded_one():
-    nodes = (Node(messages.SERVER, "10.1.1.34", 9091, 8), Node(messages.WORKER, "b", 65535, 21, recovery=True))
+    nodes = (Node(messages.SERVER, "10.1.1.34", 9091, 8), Node(messages.WORKER, "10.1.1.35", 65535, 21, recovery=True))
     for message in (
         Message(messages.ADD_NODE, nodes),
         Message(messages.BARRIER, group=7, request=True, app=0, customer=0),
@@ -33,9 +33,9 @@ def test_message_decode_of_garbage_is_refused(content):
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"host": ""}, "no host can be called ''"),
-        ({"host": "a\0b"}, r"no host can be called 'a\\x00b'"),
-        ({"host": "a" * 300}, "no host can be called 'aaa"),
+        ({"host": ""}, "registered as '', which is no IPv4 address"),
+        ({"host": "a\0b"}, r"registered as 'a\\x00b', which"),
+        ({"host": "cloud1"}, "registered as 'cloud1', which"),
         ({"port": 65536}, "the port is 65536"),
         ({"role": 5}, "the role is 5"),
         ({"id": 2**31}, "the id is 2147483648"),
@@ -43,7 +43,7 @@ def test_message_decode_of_garbage_is_refused(content):
     ],
 )
 def test_message_decode_with_impossible_node_is_refused(change, named):
-    node = Node(**{"role": messages.WORKER, "host": "cloud1", "port": 4000, **change})
+    node = Node(**{"role": messages.WORKER, "host": "10.1.1.34", "port": 4000, **change})
     content = Message(messages.ADD_NODE, (node,)).encode(timestamp=1)
     with pytest.raises(BadMessageError, match=named):
         Message.decode(content)

@@ -6,7 +6,6 @@ from esync.membership.rendezvous import messages
 from esync.membership.rendezvous.attendance import Places
 from esync.membership.rendezvous.messages import SERVER, WORKER, Message, Node
 from esync.membership.rendezvous.node_registry import (
-    MAX_SURPLUS,
     NodeRegistry,
     OutgoingMessage,
     scheduler_node,
@@ -279,13 +278,6 @@ def test_registration_of_other_roles_is_refused():
     assert said[0] == "the process at 127.0.0.1:90 is refused: it is neither a server nor a worker"
 
 
-def test_surplus_workers_are_limited():
-    registry, _ = started()
-    for port in range(1000, 2000):
-        register(registry, WORKER, port)
-    assert len(registry.waiting()) == 5 + MAX_SURPLUS
-
-
 def want(registry: NodeRegistry, rank: int, port: int) -> None:
     node = worker(port, worker_id(rank))
     assert registry.handle(Message(messages.WANTED, (node,), request=True)) == []
@@ -314,13 +306,6 @@ def test_registry_with_two_requests_for_one_rank_ends_the_run():
     assert registry.run_status() == registry.failure == Message(messages.CLASH, both)
     assert registry.admit([]) == []
     assert not registry.complete
-
-
-def test_registry_limits_requested_ranks_of_absent_workers():
-    registry = fresh(1, 2)
-    for port in range(100, 400):
-        want(registry, 1, port)
-    assert len(registry._wanted) == 3 + MAX_SURPLUS
 
 
 def test_attendance_names_who_is_missing_and_where_it_is_started() -> None:

@@ -14,32 +14,6 @@ from esync.membership.rendezvous.messages import SERVER, WORKER, Message
 
 from .nodes import FakeNode, garbage, running_scheduler, unchecked
 
-#: Knows the host "cloud1" only when a file is there, as in argv.
-WITHOUT_NAMES = """
-import socket, sys
-from pathlib import Path
-real = socket.getaddrinfo
-def getaddrinfo(host, *more, **others):
-    if host == "cloud1" and Path(sys.argv[1]).exists():
-        host = "127.0.0.1"
-    elif host != "127.0.0.1":
-        raise socket.gaierror(-3, "Temporary failure in name resolution")
-    return real(host, *more, **others)
-def gethostbyname(host):
-    return getaddrinfo(host, None)[0][4][0]
-socket.getaddrinfo, socket.gethostbyname = getaddrinfo, gethostbyname
-"""
-
-#: Knows two addresses of the host "cloud1", of which the second answers.
-TWO_ADDRESSES = """
-import socket
-real = socket.getaddrinfo
-def getaddrinfo(host, *more, **others):
-    found = ["10.255.255.1", "127.0.0.1"] if host == "cloud1" else [host]
-    return [each for address in found for each in real(address, *more, **others)]
-socket.getaddrinfo = getaddrinfo
-"""
-
 #: May have a hundred files open at the same time.
 FEW_FILES = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))"
 
@@ -173,28 +147,6 @@ def test_scheduler_keeps_connections_alive_tells_the_members_and_obeys_only_them
             garbage(port, [BARRIER])
         assert worker.received(0.5) is None
         assert process.poll() is None
-
-
-def test_scheduler_lets_a_host_join_once_its_name_resolves(tmp_path: Path) -> None:
-    known = tmp_path / "known"
-    with (
-        running_scheduler(1, 1, altered(WITHOUT_NAMES, str(known))) as (process, port),
-        FakeNode(port, SERVER) as server,
-        FakeNode(port, WORKER, "cloud1") as worker,
-    ):
-        said(process, "cannot resolve the host cloud1")
-        known.touch()
-        for message in complete(server, worker):
-            assert {node.host for node in message.nodes} == {"127.0.0.1", "cloud1"}
-
-
-def test_scheduler_uses_the_address_of_a_host_that_answers() -> None:
-    with (
-        running_scheduler(1, 1, altered(TWO_ADDRESSES)) as (_, port),
-        FakeNode(port, SERVER) as server,
-        FakeNode(port, WORKER, "cloud1") as worker,
-    ):
-        complete(server, worker)
 
 
 def test_scheduler_survives_more_strangers_than_open_files() -> None:

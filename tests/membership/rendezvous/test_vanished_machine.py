@@ -54,14 +54,14 @@ def test_worker_of_a_machine_without_power_is_replaced(machine: Neighbour) -> No
         command = [sys.executable, "-c", THERE, there, here, str(port)]
         worker = stack.enter_context(subprocess.Popen([*inside(machine.name), *command]))
         stack.callback(worker.kill)
-        server = stack.enter_context(FakeNode(port, SERVER, here, here))
+        server = stack.enter_context(FakeNode(port, SERVER, here))
         told = server.received()
         assert told is not None
         (victim,) = (node for node in told.nodes if node.role == WORKER)
         assert victim.host == there
         server.send(Message(messages.BEGUN, (victim,)).encode(timestamp=2))
         machine.unplug()
-        replacement = stack.enter_context(FakeNode(port, WORKER, here, here))
+        replacement = stack.enter_context(FakeNode(port, WORKER, here))
         admitted = replacement.received()
         assert admitted is not None, "nobody has noticed"
         assert [node.port for node in admitted.nodes if node.role == WORKER] == [replacement.port]
