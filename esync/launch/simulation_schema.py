@@ -18,6 +18,10 @@ SPEEDS = {"MB": 1e6, "GB": 1e9}
 #: Unit → bytes.
 SIZES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9}
 
+#: Distribution of jitter → the largest standard deviation with which iterations take time, and their mean
+#: stays; lognormal takes any.
+LARGEST_JITTERS = {"normal": 0.4, "uniform": 0.5, "exponential": 0.9}
+
 
 class ServerCost(Section):
     """Costs of a parameter server."""
@@ -76,6 +80,8 @@ class DeviceBehaviour(Section):
 
     @model_validator(mode="after")
     def _in_order(self) -> "DeviceBehaviour":
+        if self.jitter > (largest := LARGEST_JITTERS.get(self.distribution, self.jitter)):
+            raise error(f"{self.distribution} jitter is {largest:g} at most; lognormal takes any", "jitter")
         if [start for start, _ in self.speed] != sorted(start for start, _ in self.speed):
             raise error("the seconds should ascend", "speed")
         crashes = sorted(self.crashes, key=lambda crash: crash.at)

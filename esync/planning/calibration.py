@@ -15,6 +15,7 @@ import yaml
 from .. import config
 from ..launch import user_program
 from ..launch.description import Description, WorkerEntry, load_content
+from ..launch.simulation_schema import LARGEST_JITTERS
 from ..runtime.errors import ExpectedError
 from ..runtime.files import write_atomically
 from ..simulate.timing import SIZES
@@ -177,7 +178,9 @@ def _workers(entries: list[dict[str, Any]], description: Description, measuremen
             continue
         if figures is not None:
             described = {key: value for key, value in (entry.get("simulate") or {}).items() if key not in _SPEED}
-            measured = {"step_time": _rounded(figures.step_time), "jitter": _rounded(figures.jitter)}
+            measured: dict[str, Any] = {"step_time": _rounded(figures.step_time), "jitter": _rounded(figures.jitter)}
+            if figures.jitter > LARGEST_JITTERS["normal"]:
+                measured["distribution"] = "lognormal"
             if figures.fixed_time is not None:
                 measured["fixed_time"] = _rounded(figures.fixed_time)
             machine["simulate"] = {**measured, **described}

@@ -7,7 +7,6 @@ iteration takes twice as long, and in a pause (speed 0) nothing is done.
 """
 
 import math
-import statistics
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,14 +19,8 @@ from ..runtime.errors import ExpectedError
 from ..runtime.straggler_injection import COMPUTE, Straggler, StragglerEvent
 from .engine import SimulationEngine
 
-#: Distributions of jitter, as a description names them: factors with mean 1 and the given standard
-#: deviation.
-JITTERS = ("normal", "lognormal", "uniform", "exponential")
-#: Smallest factor, because every iteration takes time (lognormal factors are always positive).
-#: Smaller factors are clipped to it, and the distribution is shifted and scaled to compensate.
+#: Smallest factor of normal jitter, because every iteration takes time.
 MIN_FACTOR = 0.1
-#: Standard deviations from the mean beyond which normal random numbers practically never fall.
-_NEVER = 8.0
 #: Number of consecutive pauses and changes of speed without any work after which a device counts as
 #: stalled.
 _TURNS = 10_000
@@ -56,7 +49,7 @@ class DeviceModel:
     Attributes:
         step_time: mean seconds of an iteration at full speed.
         jitter: relative standard deviation of an iteration's work.
-        distribution: one of JITTERS.
+        distribution: normal, lognormal, uniform or exponential.
         speed: pairs (second, relative speed from then on); the speed is 1 before the first.
         pauses: when nothing is computed.
         trace: seconds of measured iterations, repeated forever, instead of step_time and jitter.
@@ -94,52 +87,16 @@ class DeviceModel:
 
 
 def _factors(generator: np.random.Generator, distribution: str, deviation: float) -> np.ndarray:
-    """Draw positive random numbers with mean 1 and this standard deviation.
-
-    Except for the lognormal distribution they are max(X, MIN_FACTOR), where X has the distribution's
-    shape. Location and scale of X are chosen so that mean and deviation are right after clipping:
-    with r = deviation / (1 − MIN_FACTOR) and p = P(X > MIN_FACTOR), they follow from the first two moments of
-    max(X − MIN_FACTOR, 0). Without clipping, X itself has that mean and deviation.
-    """
-    above = 1.0 - MIN_FACTOR
-    r = deviation / above
+    """Draw positive random numbers with mean 1 and this standard deviation; see `simulation_schema.LARGEST_JITTERS`."""
     if distribution == "lognormal":
         sigma = math.sqrt(math.log1p(deviation**2))
         return generator.lognormal(-(sigma**2) / 2, sigma, _CHUNK)
     if distribution == "normal":
-        location, scale = (1.0, deviation) if above > _NEVER * deviation else _cut_normal(r)
-        return np.maximum(generator.normal(location, scale, _CHUNK), MIN_FACTOR)
+        return np.maximum(generator.normal(1.0, deviation, _CHUNK), MIN_FACTOR)
     if distribution == "uniform":
         half = math.sqrt(3) * deviation
-        if half <= above:
-            return generator.uniform(1 - half, 1 + half, _CHUNK)
-        p = 4 / (3 * (1 + r**2))
-        highest = MIN_FACTOR + 2 * above / p
-        return np.maximum(generator.uniform(highest - 2 * above / p**2, highest, _CHUNK), MIN_FACTOR)
-    if distribution == "exponential":
-        if deviation <= above:
-            return 1 - deviation + generator.exponential(deviation, _CHUNK)
-        p = 2 / (1 + r**2)
-        scale = above / p
-        return np.maximum(MIN_FACTOR + scale * math.log(p) + generator.exponential(scale, _CHUNK), MIN_FACTOR)
-    raise ValueError(f"jitter distribution {distribution!r}; known: {', '.join(JITTERS)}")
-
-
-def _cut_normal(r: float) -> tuple[float, float]:
-    """Return mean and deviation of a normal X: max(X, m) with m = MIN_FACTOR has mean 1 and deviation r·(1 − m)."""
-    low, high = -_NEVER - 1, 30.0  # bounds of (MIN_FACTOR − mean) ÷ deviation, with which r increases
-    for _ in range(80):
-        cut = (low + high) / 2
-        first, second = _excess(cut)
-        low, high = (cut, high) if math.sqrt(max(second - first**2, 0.0)) < r * first else (low, cut)
-    scale = (1 - MIN_FACTOR) / _excess(low)[0]
-    return MIN_FACTOR - low * scale, scale
-
-
-def _excess(cut: float) -> tuple[float, float]:
-    """Return the first two moments of max(Z − cut, 0), where Z is standard normal."""
-    density, beyond = statistics.NormalDist().pdf(cut), math.erfc(cut / math.sqrt(2)) / 2
-    return density - cut * beyond, (1 + cut**2) * beyond - cut * density
+        return generator.uniform(1 - half, 1 + half, _CHUNK)
+    return 1 - deviation + generator.exponential(deviation, _CHUNK)
 
 
 class StalledError(ExpectedError):

@@ -64,12 +64,13 @@ class Case:
 
 def test_measured_values_stand_where_the_simulator_reads_them(tmp_path: Path) -> None:
     found = Measurement(
-        {0: device(0.1), 1: device(0.25, 0.1)}, {0: ServerFigures(0.0004, 5e8)}, 0.0003, missing=["something"]
+        {0: device(0.1), 1: device(0.25, 0.5)}, {0: ServerFigures(0.0004, 5e8)}, 0.0003, missing=["something"]
     )
     case = Case(tmp_path, cluster())
     models = model(case.calibrate(found), tmp_path)
     assert [worker.device.step_time for worker in models.workers] == [0.1, 0.25]
-    assert [worker.device.jitter for worker in models.workers] == [0.05, 0.1]
+    assert [worker.device.jitter for worker in models.workers] == [0.05, 0.5]
+    assert [worker.device.distribution for worker in models.workers] == ["normal", "lognormal"]
     assert (models.servers[0].message_time, models.servers[0].throughput) == (0.0004, 5e8)
     assert models.state_server.answer_time == 0.0003
     lines = case.calibrated.read_text().splitlines()

@@ -3,12 +3,15 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from esync.simulate.devices import JITTERS, DeviceModel, Pause, SimulatedDevice, SpeedProfile, StalledError
+from esync.launch.simulation_schema import LARGEST_JITTERS
+from esync.simulate.devices import DeviceModel, Pause, SimulatedDevice, SpeedProfile, StalledError
 from esync.simulate.engine import SimulationEngine
 
 
-@pytest.mark.parametrize("jitter", [0.2, 0.56, 1.0, 1.5])
-@pytest.mark.parametrize("distribution", JITTERS)
+@pytest.mark.parametrize(
+    ("distribution", "jitter"),
+    [*LARGEST_JITTERS.items(), *((name, 0.2) for name in LARGEST_JITTERS), ("lognormal", 0.2), ("lognormal", 1.5)],
+)
 def test_jitter_keeps_mean_and_deviation_and_stays_positive(distribution, jitter):
     model = DeviceModel(step_time=2.0, jitter=jitter, distribution=distribution)
     works = np.array(list(islice(model.iteration_times([1]), 200_000)))

@@ -156,6 +156,7 @@ def test_simulate_with_mistake_names_it(described, capsys, words, code, message)
             "[{at: 0, lasting: 1, every: 2}, {at: 1, lasting: 1, every: 2}]",
             "workers[1].simulate.pauses: ",
         ),
+        ("jitter: 0.1", "jitter: 0.6", "simulate.jitter: normal jitter is 0.4 at most; lognormal takes any"),
         (
             "jitter: 0.1",
             "crashes: [{at: 3, restart_after: 1}, {at: 1, restart_after: 2.5}]",
