@@ -67,7 +67,7 @@ def test_bash_completes_subcommands_flags_values_and_files(bash_file):
         "esync launch --mode sy": {"sync", "sync-switch"},
         "esync worker --collective b": {"butterfly", "binary-blocks"},
         "esync data fe": {"fetch"},
-        "esync data fetch --source d": {"download"},
+        "esync data fetch --dataset f": {"fashion-mnist"},
         "esync evaluate --checkpoint-d": {"--checkpoint-dir"},
         "esync completion z": {"zsh"},
         "esync doctor my-": {"my-cluster.yaml"},

@@ -19,7 +19,7 @@ from esync.runtime.user_code import UserCodeError
 
 from .datasets import find_data_dir, load
 from .errors import DataError
-from .fetch import SOURCES, faults, fetch
+from .fetch import faults, fetch
 from .registry import REGISTRY, AnyEntry
 from .user_data import FORMS, check_name
 
@@ -30,13 +30,11 @@ def main(argv: Sequence[str] | None = None, registry: Mapping[str, AnyEntry] = R
     args = parser.parse_args(argv)
     if args.command == "check":
         return _check(args)
-    if args.mirror and args.source == "apt":
-        parser.error("--mirror makes no sense with --source apt: leave one of them out")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up as on Ctrl-C
     entry = registry[args.dataset]
     try:
         data_dir = args.to if args.to else _default_data_dir(entry)
-        fetch(entry, data_dir, source=args.source, mirrors=args.mirror, timeout=args.timeout)
+        fetch(entry, data_dir, mirrors=args.mirror)
     except DataError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -99,26 +97,12 @@ def _parser(registry: Mapping[str, AnyEntry]) -> argparse.ArgumentParser:
     )
     command.add_argument("-d", "--dataset", choices=sorted(registry), default=config.DATASET)
     command.add_argument(
-        "--source",
-        choices=SOURCES,
-        default="auto",
-        help="apt: from Debian's package, without installing it; download: from the mirrors; "
-        "auto (default): the package where that is possible, else the mirrors",
-    )
-    command.add_argument(
         "--mirror",
         metavar="URL",
         type=_url,
         action="append",
         default=[],
         help="download from this folder instead of the package and the known mirrors (may be repeated)",
-    )
-    command.add_argument(
-        "--timeout",
-        metavar="SECONDS",
-        type=_seconds,
-        default=config.FETCH_TIMEOUT,
-        help="give up a download after that long without a byte (default: %(default)g)",
     )
     return parser
 
@@ -139,16 +123,6 @@ def _url(text: str) -> str:
     if not good:
         raise argparse.ArgumentTypeError(f"{text!r}: expected a URL such as https://HOST/FOLDER or file:///FOLDER")
     return text
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < 1e6:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a number of seconds above 0")
-    return seconds
 
 
 if __name__ == "__main__":

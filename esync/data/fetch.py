@@ -64,14 +64,10 @@ def download(url: str, file: AnyFile | Archive, timeout: float) -> Iterator[byte
         raise DataError(url, f"the connection broke ({str(error) or type(error).__name__})") from None
 
 
-SOURCES = ("auto", "apt", "download")
-
-
 def fetch(
     entry: AnyEntry,
     data_dir: Path,
     *,
-    source: str = "auto",
     mirrors: Sequence[str] = (),
     timeout: float = config.FETCH_TIMEOUT,
     pause: float = config.FETCH_PAUSE,
@@ -81,9 +77,8 @@ def fetch(
     Args:
         entry: the data set.
         data_dir: directory of all data sets, which is created if it does not exist.
-        source: "apt" for Debian's package, "download" for the mirrors. "auto" uses the package if
-            there is one and apt is installed, and the mirrors if that fails or if `mirrors` are given.
-        mirrors: URLs of folders to download from, instead of the registry's.
+        mirrors: URLs of folders to download from, instead of Debian's package, where there is one
+            and apt is installed, and the registry's mirrors.
         timeout: seconds without a byte after which a download is given up.
         pause: seconds before the mirrors are tried again, doubled each time.
 
@@ -100,13 +95,10 @@ def fetch(
         for file, fault in missing.items():
             if (folder / file.name).exists():
                 _print(f"{folder / file.name}: {fault}; it will be replaced")
-        wants_package = source == "apt" or (source == "auto" and entry.debian_package and not mirrors)
-        if missing and wants_package:
+        if missing and entry.debian_package and not mirrors:
             try:
                 _from_package(entry.debian_package, missing, folder)
             except DataError as error:
-                if source == "apt":
-                    raise
                 _print(f"the Debian package cannot be used ({error}); downloading instead")
         places = mirrors or entry.mirrors
         missing = faults(entry, data_dir)

@@ -13,7 +13,6 @@ import pytest
 import tiny_dataset
 from mirror import Mirror
 
-from esync.data import DataError
 from esync.data.fetch import faults, fetch
 
 PACKAGE = "dataset-tiny"
@@ -73,7 +72,7 @@ def test_fetch_from_debian_package_uses_the_machines_package_lists(repository, t
     publish(repository, tiny_dataset.CONTENTS)
     subprocess.run(["apt-get", "-qq", "-oAPT::Sandbox::User=root", "update"], check=True, capture_output=True)
     (repository / "Packages").unlink()  # so a list of our own would not find it
-    fetch(ENTRY, tmp_path / "data", source="apt")
+    fetch(ENTRY, tmp_path / "data")
     assert faults(ENTRY, tmp_path / "data") == {}
 
 
@@ -94,14 +93,17 @@ def test_fetch_with_debian_package_of_other_content_downloads_the_rest(repositor
     assert f"({PACKAGE}: {names[0]}: content with SHA-256" in capsys.readouterr().out
 
 
-def test_fetch_with_source_apt_fails_where_the_package_is_incomplete(repository, tmp_path):
+def test_fetch_with_incomplete_debian_package_downloads_the_rest(repository, tmp_path, capsys):
     publish(repository, {name: tiny_dataset.CONTENTS[name] for name in list(tiny_dataset.CONTENTS)[:3]})
-    with pytest.raises(DataError, match=f"{PACKAGE}: holds no t10k-labels-idx1-ubyte.gz"):
-        fetch(ENTRY, tmp_path / "data", source="apt")
+    with Mirror() as mirror:
+        fetch(dataclasses.replace(ENTRY, mirrors=(mirror.url,)), tmp_path / "data")
+        assert len(mirror.requests) == 1
+    assert faults(ENTRY, tmp_path / "data") == {}
+    assert f"{PACKAGE}: holds no t10k-labels-idx1-ubyte.gz" in capsys.readouterr().out
 
 
-def test_fetch_with_source_apt_on_machine_without_apt_says_so(repository, tmp_path, monkeypatch):
+def test_fetch_on_machine_without_apt_downloads_and_says_so(repository, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(DataError, match="apt-get: not on this machine"):
-        fetch(ENTRY, tmp_path / "data", source="apt")
-    assert not (tmp_path / "data" / ENTRY.name).exists()
+    with Mirror() as mirror:
+        fetch(dataclasses.replace(ENTRY, mirrors=(mirror.url,)), tmp_path / "data")
+    assert "apt-get: not on this machine" in capsys.readouterr().out

@@ -102,7 +102,7 @@ def test_fetch_with_broken_mirror_falls_back_to_the_next(tmp_path, mirror):
 
 
 def test_fetch_without_given_mirror_uses_those_of_the_registry(tmp_path, mirror):
-    get(tmp_path, entry=dataclasses.replace(ENTRY, mirrors=(mirror.url + "/",)), source="download")
+    get(tmp_path, entry=dataclasses.replace(ENTRY, mirrors=(mirror.url + "/",)))
     assert_whole(tmp_path)
 
 
@@ -215,8 +215,6 @@ def test_fetch_command_with_unwritable_directory_exits_with_1(run):
         (["fetch", "--dataset", "imagenet"], "imagenet"),
         (["fetch", "--mirror", "ftp://example.org"], "expected a URL"),
         (["fetch", "--mirror", "http://host:port/"], "expected a URL"),
-        (["fetch", "--timeout", "soon"], "expected a number of seconds above 0"),
-        (["fetch", "--source", "apt", "--mirror", "http://127.0.0.1/"], "makes no sense"),
     ],
 )
 def test_data_command_with_bad_usage_exits_with_2(run, arguments, message):
