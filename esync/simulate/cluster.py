@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from .. import config
 from ..launch.batch_shares import described_times
@@ -120,22 +119,6 @@ def model(description: Description, folder: Path, only_first: bool = False) -> C
         per_host=bool(description.per_host),
         step_times=described_times(described) if description.batch_by_speed and not only_first else (),
         memory_bandwidth=description.simulate.memory_bandwidth,
-    )
-
-
-def relevant_parts(description: Description, folder: Path) -> tuple[Any, ...]:
-    """Return the parts of a description that affect a simulation: if they are equal, so are the results."""
-    models = model(description, folder)
-    ways = [models.link(host) for host in description.host_names()]
-    return (
-        models.workers,
-        models.servers,
-        models.state_server,
-        description.simulate,
-        models.host_groups(),
-        models.step_times,
-        ways,
-        description.train,
     )
 
 

@@ -18,8 +18,7 @@ from ..launch.yaml_text import value as yaml_value
 from ..runtime.errors import suggestion
 from ..runtime.files import write_json
 from ..runtime.terminal import NOT_KNOWN, TerminalTable, clock, messages_of, right
-from .cluster import relevant_parts
-from .job import FinishedSimulation, SimulationJob, describe
+from .job import FinishedSimulation, SimulationJob
 from .job import run as run_one
 from .parallel import Failed, outcomes, pool
 
@@ -53,9 +52,6 @@ def grid(job: SimulationJob, sweeps: Sequence[str]) -> list[tuple[dict[str, Any]
     for text in axes.get("mode", []):
         _checked("mode", text)  # loads an algorithm of another package, whose flags are known afterwards
     _check_keys(job, list(axes))
-    for key, texts in axes.items():
-        if key not in flags.known() and len(set(texts)) > 1:
-            _check_effect(job, key, [yaml_value(text) for text in texts])
     jobs = []
     for point in itertools.product(*axes.values()):
         chosen = dict(zip(axes, point, strict=True))
@@ -151,23 +147,6 @@ def _check_keys(job: SimulationJob, keys: Sequence[str]) -> None:
         check_key_paths(job.file, [key for key in keys if key not in flags.known()])
     except UnknownKeyError as error:
         raise DescriptionError(f"--sweep {error}") from None
-
-
-def _check_effect(job: SimulationJob, key: str, values: Sequence[Any]) -> None:
-    """Refuse a key path whose values do not affect the simulation."""
-    first = None
-    for value in values:
-        try:
-            heard = relevant_parts(describe(replace(job, changes={**job.changes, key: value})), job.file.parent)
-        except DescriptionError:
-            return  # the error is reported with its combinations
-        if first is not None and heard != first:
-            return
-        first = heard
-    raise DescriptionError(
-        f"--sweep {key}: its values make no difference to this simulation: something else in {job.file} overrides it, "
-        "or only launch reads it"
-    )
 
 
 def _brief_reason(reason: str) -> str:

@@ -124,8 +124,6 @@ def test_simulate_without_gradients_needs_no_mxnet(described):
         (["--sweep=train.epsilon=1,2", "--epsilon=0.1"], 2, "--sweep train.epsilon: it has no effect beside --epsilon"),
         (["--sweep=mode=sync", "--sweep=mode=async"], 2, "--sweep mode: it is swept twice"),
         (["--sweep=mode=sync,,async"], 2, "a value is empty"),
-        (["--sweep=workers.0.threads=1,2"], 2, "its values make no difference to this simulation"),
-        (["--sweep=network.bandwidth=1Mbit,1Gbit", "--free-network"], 2, "its values make no difference"),
         (["--sweep=workers.0.simulate.speed=[[2"], 2, "not valid YAML"),
         (["--data-dir=/nowhere"], 1, "/nowhere"),
         (["--preset=fast", "--leave-out=9", "--numerics=none"], 2, "--leave-out: rank 9 cannot be left out"),
