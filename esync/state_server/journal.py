@@ -7,7 +7,6 @@ lost when the process ends, even by kill -9. There is no fsync, which would prot
 the *machine*, but add milliseconds to every answer.
 """
 
-import ctypes
 import errno
 import json
 import logging
@@ -182,19 +181,6 @@ class Journal:
         self._file, self._size, self._least, self._broken = file, size, least, False
 
 
-# Unlike os.write, this keeps the interpreter's lock while the system copies the line (microseconds). Other
-# threads would only wait for `service.lock`, which the caller holds, and cost two more thread switches.
-_system = ctypes.PyDLL(None, use_errno=True)
-_system.write.argtypes, _system.write.restype = (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t), ctypes.c_ssize_t
-
-
-def _put(file: int, line: bytes) -> int:
-    written: int = _system.write(file, line, len(line))
-    if written < 0:
-        raise OSError(code := ctypes.get_errno(), os.strerror(code))
-    return written
-
-
 def _write(file: int, line: bytes) -> None:
-    if _put(file, line) < len(line):
+    if os.write(file, line) < len(line):
         raise OSError(errno.ENOSPC, "no room for a whole line")

@@ -1,6 +1,7 @@
 """The journal of a job: what a process that ends at any moment leaves behind."""
 
 import json
+import os
 import random
 import zlib
 
@@ -171,8 +172,8 @@ def test_journal_on_full_disk_is_completed_afterwards(tmp_path, monkeypatch, cap
     monkeypatch.setattr(config, "JOURNAL_RETRY", 0.0)
     jobs = JobRegistry(tmp_path)
     job = jobs.begin("a", 2, 0.02, 1)
-    real, room = journal._put, 30
-    monkeypatch.setattr(journal, "_put", lambda file, data: real(file, data[:room]))
+    real, room = os.write, 30
+    monkeypatch.setattr(os, "write", lambda file, data: real(file, data[:room]))
     for k in range(3):
         job.query(0, 1, k, 0.5, now=1.0 + k)
     assert "cannot write the journal" in caplog.text
@@ -191,7 +192,7 @@ def test_journal_of_a_replaced_job_never_overwrites_its_successors(tmp_path, mon
     old.query(0, 1, 0, 0.1, now=old.clock.now() - 100.0)
     if why == "it was broken":
         with monkeypatch.context() as full:
-            full.setattr(journal, "_put", lambda file, data: 0)
+            full.setattr(os, "write", lambda file, data: 0)
             old.query(1, 1, 0, 0.1, now=old.clock.now() - 100.0)
     else:
         old._journal._limit, old._journal._least = 0, 0
@@ -205,7 +206,7 @@ def test_journal_that_cannot_be_created_leaves_the_present_job(tmp_path, monkeyp
     jobs = JobRegistry(tmp_path)
     old = jobs.begin("a", 2, 0.02, 1)
     with monkeypatch.context() as full:
-        full.setattr(journal, "_put", lambda file, data: 0)
+        full.setattr(os, "write", lambda file, data: 0)
         with pytest.raises(UnavailableError, match=r"a\.journal cannot be written: no room"):
             jobs.begin("a", 3, 0.02, 1)
     assert (jobs.get("a") is old, old.ended) == (True, None)
