@@ -14,7 +14,7 @@ from ..arguments import presets
 from ..runtime.straggler_injection import StragglerEvent
 from . import flags, user_program
 from .fields import LATENCIES, Device, HostName, KeyFile, Port, Section, Variables, Word, error, quantity, unknown
-from .key_paths import find, put
+from .key_paths import put
 from .simulation_schema import DeviceBehaviour, NetworkSection, ServerCost, SimulationSection, StateServerCost
 from .yaml_text import DescriptionError, Location, dotted, load
 
@@ -237,24 +237,12 @@ def read(path: Path, changes: Mapping[str, Any] | None = None, cluster: Mapping[
         )
     content |= cluster or {}
     for key_path, value in (changes or {}).items():
-        content = put(content, find(content, Description, key_path), value)
+        content = put(content, key_path, value)
     try:
         return Description.model_validate(content)
     except ValidationError as wrong:
         problems = wrong.errors(include_url=False)
         raise DescriptionError("\n".join(_problem(path, lines, problem) for problem in problems)) from None
-
-
-def check_key_paths(path: Path, key_paths: Iterable[str]) -> None:
-    """Check that a description has the given key paths, whatever their values are.
-
-    Raises:
-        UnknownKeyError: one of them does not exist.
-        DescriptionError: the file cannot be read.
-    """
-    content, _ = _load(path)
-    for key_path in key_paths:
-        find(content, Description, key_path)
 
 
 def load_content(path: Path) -> dict[str, Any]:

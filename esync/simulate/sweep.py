@@ -12,8 +12,7 @@ from rich.console import Console
 from rich.table import Column
 
 from ..launch import flags
-from ..launch.description import Description, DescriptionError, check_key_paths
-from ..launch.key_paths import UnknownKeyError
+from ..launch.description import Description, DescriptionError
 from ..launch.yaml_text import value as yaml_value
 from ..runtime.errors import suggestion
 from ..runtime.files import write_json
@@ -143,10 +142,6 @@ def _check_keys(job: SimulationJob, keys: Sequence[str]) -> None:
             flag = _key(key.removeprefix("train."))
             if flag in job.typed or flag in keys:
                 raise DescriptionError(f"--sweep {key}: it has no effect beside {flags.flag(flag)}; sweep {flag}")
-    try:
-        check_key_paths(job.file, [key for key in keys if key not in flags.known()])
-    except UnknownKeyError as error:
-        raise DescriptionError(f"--sweep {error}") from None
 
 
 def _brief_reason(reason: str) -> str:

@@ -116,10 +116,10 @@ def test_simulate_without_gradients_needs_no_mxnet(described):
     [
         (["--target-accuracy=0.8", "--numerics=none"], 2, "--target-accuracy: with --numerics none nothing"),
         (["--sweep=network.bandwidth"], 2, "expected KEY=A,B,C"),
-        (["--sweep=workers.9.step_time=1,2", "--numerics=none"], 2, "workers has the entries 0 to 1, not '9'"),
+        (["--sweep=workers.9.step_time=1,2", "--numerics=none"], 2, "there are the entries 0 to 1, and no '9'"),
         (["--sweep=network.bandwith=1Mbit,1Gbit"], 2, "(did you mean bandwidth?)"),
         (["--sweep=epsilom=1,2"], 2, "(did you mean epsilon?)"),
-        (["--sweep=network.bandwidth.x=1,2"], 2, "network.bandwidth is a single value"),
+        (["--sweep=network.bandwidth.x=1,2"], 2, "x: there is a single value"),
         (["--sweep=network.hosts.fare.latency=1ms,2ms"], 2, "nothing runs on a host of that name (did you mean far?)"),
         (["--sweep=train.epsilon=1,2", "--epsilon=0.1"], 2, "--sweep train.epsilon: it has no effect beside --epsilon"),
         (["--sweep=mode=sync", "--sweep=mode=async"], 2, "--sweep mode: it is swept twice"),
@@ -387,7 +387,7 @@ def test_simulate_sweep_of_host_with_hyphen_in_its_name(described, one_process):
 
 
 def test_simulate_sweep_reads_numbers_as_a_description_does(described, one_process):
-    words = ["--sweep=servers.0.simulate.message-time=1e-4,1E-1", "--mode=sync"]
+    words = ["--sweep=servers.0.simulate.message_time=1e-4,1E-1", "--mode=sync"]
     short, long = outcome(described, *words)
     assert long["seconds"] > short["seconds"] + 1
     described.write_text(DESCRIPTION.replace("0.2ms", "2e-4s").replace("jitter: 0.1", "jitter: 1e-1"))
