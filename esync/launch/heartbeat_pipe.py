@@ -18,8 +18,6 @@ from .. import config
 #: because its pipe to launch is broken.
 NO_CONNECTION = 255
 BEAT, TERMINATE, KILL, PREEMPT = b"\n", b"t", b"k", b"p"
-#: Longest line that is read, in bytes; what lies beyond is cut off.
-LONGEST_LINE = 1 << 20
 
 
 class HeartbeatPipe:
@@ -120,12 +118,9 @@ class OrderReader:
         return data
 
     def line(self, lease: float) -> bytes | None:
-        """Wait for the next line that is not empty; return None when the connection is lost.
-
-        A line of more than LONGEST_LINE bytes is cut off, which makes it invalid JSON.
-        """
+        """Wait for the next line that is not empty; return None when the connection is lost."""
         text = b""
         while b"\n" not in text and not self.connection_lost(lease):
-            text = (text[:LONGEST_LINE] + self.listen(min(1.0, lease))).lstrip(BEAT)
+            text = (text + self.listen(min(1.0, lease))).lstrip(BEAT)
         line, newline, self._rest = text.partition(b"\n")
-        return line[:LONGEST_LINE] if newline else None
+        return line if newline else None

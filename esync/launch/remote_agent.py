@@ -38,8 +38,6 @@ MARK = "@agent "
 REACH = 5.0
 #: Files that belong to a device's results.
 RESULTS = ("*.txt", "*.json")
-#: Largest number of ports that one request may reserve.
-MAX_PORTS = 1000
 
 
 class Agent:
@@ -106,8 +104,6 @@ class Agent:
                 f"{address} is not one of that machine's own addresses, so that nothing there can listen at it; give "
                 "the one at which the other hosts reach it, and direct ssh elsewhere with ssh_options: [-o, HostName=…]"
             )
-        if ports > MAX_PORTS:
-            raise ExpectedError(f"{ports} ports are wanted; {MAX_PORTS} is the limit")
         with ExitStack() as reserved:
             port_holder = reserved.enter_context(Ports())
             for owner, port in claims.items():
