@@ -4,22 +4,21 @@ import argparse
 import signal
 import sys
 import textwrap
-import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from .. import arguments, config
+from .. import arguments
 from ..algorithms import find
 from ..launch import user_program
 from ..launch.description import read
 from ..runtime import descriptions, program
 from ..runtime.errors import ExpectedError
 from ..runtime.files import expanded, write_json
-from ..runtime.terminal import STATUS, messages_of, run_command
+from ..runtime.terminal import ProgressView, messages_of, run_command
 from ..samples import UNKNOWN, Training
 from . import report
 from .calibration import set_true
@@ -163,13 +162,18 @@ def _plan(options: argparse.Namespace, file: str) -> int:
 
 def predict(path: Path, options: argparse.Namespace, training: Training = UNKNOWN) -> Plan:
     """Make the plan of a description with times, with progress on standard error."""
-    with _Progress() as progress:
+    with closing(ProgressView("plan")) as view:
+
+        def show_progress(done: int, of: int) -> None:
+            if view.due or done == of:
+                view.show(done / of, f"{done} of {of} simulated")
+
         return plan(
             path,
             modes=options.modes,
             what_ifs=options.what_if,
             at_a_time=options.jobs,
-            progress=progress.show,
+            progress=show_progress,
             training=training,
         )
 
@@ -190,34 +194,6 @@ def show(result: Plan, file: str, options: argparse.Namespace) -> None:
         _notify(line)
     if options.json:  # last, so that a full disk does not keep the plan from the user
         write_json(options.json, report.as_json(result, file))
-
-
-class _Progress:
-    """Shows how many candidates have been simulated: a bar on a terminal, else lines at intervals."""
-
-    def __init__(self) -> None:
-        self._bar: Progress | None = None
-        self._shown = time.monotonic()
-
-    def __enter__(self) -> "_Progress":
-        if sys.stderr.isatty():
-            columns = (TextColumn("simulating"), BarColumn(), MofNCompleteColumn())
-            self._bar = Progress(*columns, console=STATUS, transient=True)
-            self._task = self._bar.add_task("", total=None)
-            self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-    def show(self, done: int, of: int) -> None:
-        """Show that so many of the candidates are done."""
-        if self._bar is not None:
-            self._bar.update(self._task, total=of, completed=done)
-        elif time.monotonic() - self._shown >= config.LAUNCH_LINE_EVERY or done == of:
-            self._shown = time.monotonic()
-            _notify(f"{done} of {of} simulated")
 
 
 if __name__ == "__main__":

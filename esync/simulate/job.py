@@ -22,6 +22,7 @@ from ..loggers import tensorboard
 from ..models.names import is_network
 from ..runtime import progress
 from ..runtime.errors import ExpectedError
+from ..runtime.terminal import ProgressView
 from ..training.run_folder import mode_folder
 from . import view
 from .cluster import model
@@ -176,10 +177,10 @@ def run(job: SimulationJob) -> FinishedSimulation:
         tensorboard.require()
     numerics, scale = _numerics(job, options, len(cluster.workers), description.simulate)
     cluster = replace(cluster, message_scale=scale)
-    screen = view.choose(f"{options.network}, {options.mode}", job.quiet or options.quiet)
+    screen = ProgressView(f"{options.network}, {options.mode}", job.quiet or options.quiet)
     ready = time.perf_counter()
     with closing(screen):
-        simulation = Simulation(cluster, options, numerics, folder, screen.watch, job.leases)
+        simulation = Simulation(cluster, options, numerics, folder, functools.partial(view.show, screen), job.leases)
         simulation.run()
     if job.final_model is not None:
         numerics.write_model(job.final_model)  # type: ignore[attr-defined]
