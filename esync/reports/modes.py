@@ -12,7 +12,7 @@ from ..algorithms.registry import ALGORITHMS, NON_IID, stem_of
 from ..algorithms.styles import Style, spare_style
 from ..runtime import run_names
 from ..runtime.output import LABEL_LENGTH, printable
-from .algorithm_info import AlgorithmInfo
+from .summary_file import AlgorithmInfo
 
 BASELINE = "sync"  # name of the algorithm with which speedups are compared
 STANDALONE = "local"  # name of sequential SGD on one device

@@ -27,7 +27,7 @@ from ..runtime.errors import ExpectedError
 from ..runtime.files import EARLIER_PREFIX, expanded
 from ..runtime.metric import Metric
 from .aggregate import read_rounds, summarized_rounds
-from .algorithm_info import AlgorithmInfo, algorithm_info_of
+from .algorithm_info import algorithm_info_of
 from .discovery import (
     DEVICE_FOLDER,
     SPEEDUP_FILE,
@@ -43,8 +43,8 @@ from .discovery import (
 )
 from .metrics_table import RunFigures, common_target, metric_of, run_figures
 from .modes import Mode, mode_of
-from .style import checked_style
-from .summary_file import DeviceSummary, Summary, SummaryError, load_summary, save_summary
+from .style import style_of
+from .summary_file import AlgorithmInfo, DeviceSummary, Summary, SummaryError, load_summary, save_summary
 
 #: Number of levels of folders to search for runs: {log_dir}/{network}/{mode}.
 _DEPTH = 2
@@ -264,10 +264,9 @@ def _load(folder: Path, target: float | None) -> LoggedRun:
         raise NoRunError(f"{folder}: no file in it holds a round", problems)
     info, wrong = algorithm_info_of(summary)
     mode = _mode(folder, summary, info)
-    style, wrong_style = checked_style(info.style, mode.style)
-    problems += [problem for problem in (*wrong, *wrong_style) if problem not in problems]
+    problems += [problem for problem in wrong if problem not in problems]
     target = common_target([summary], target)
-    return LoggedRun(folder, replace(mode, style=style), summary, target, tuple(problems))
+    return LoggedRun(folder, replace(mode, style=style_of(info, mode.style)), summary, target, tuple(problems))
 
 
 def _skipped(skip: Skipped) -> str:

@@ -6,9 +6,8 @@ invalid emulation is grey, with the reason.
 
 import math
 import re
-import reprlib
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,8 +15,7 @@ from ..algorithms.registry import ALGORITHMS
 from ..algorithms.styles import SPARE_STYLES, Style
 from .metrics_table import RunFigures
 from .modes import Mode
-
-Line = str | tuple[float, tuple[float, ...]]
+from .summary_file import AlgorithmInfo
 
 INVALID = "#9a9a9a"
 LEGEND = "#555555"  # colour of legend entries that apply to all algorithms
@@ -42,33 +40,12 @@ STYLE: dict[Any, Any] = {
 FORMATS = ("png", "pdf")
 LEGEND_WIDTH, TICK_WIDTH, TITLE_WIDTH = 28, 16, 26  # characters per line
 
-LINES = ("-", "--", "-.", ":", "solid", "dashed", "dashdot", "dotted")
-MARKERS = tuple(".,ov^<>12348spP*hH+xXDd|_")
 
-
-def checked_style(given: Mapping[str, Any], otherwise: Style) -> tuple[Style, list[str]]:
-    """Return a style from run.json, and its problems; missing and invalid values are those of `otherwise`."""
-    problems = []
-    parts: dict[str, Any] = {}
-    for key, read, expected in (
-        ("color", _color, "a color that Matplotlib knows and that is seen on white"),
-        ("line", _line, f"one of {', '.join(LINES)} or [offset, [on, off, …]] in points"),
-        ("marker", _marker, f"one of {' '.join(MARKERS)}"),
-    ):
-        value = given.get(key)
-        if value is not None:
-            parts[key] = read(value)
-            if parts[key] is None:
-                del parts[key]
-                problems.append(f"style → {key} is {reprlib.repr(value)}, but should be {expected}; it is left out")
-    return replace(otherwise, **parts), problems
-
-
-def _color(value: Any) -> str | None:
-    if not isinstance(value, str) or len(value) > 40 or value.lower() == "none":
-        return None
-    color = _hex(value)
-    return color if color and min(_rgb(color)) <= 0.9 else None
+def style_of(info: AlgorithmInfo, otherwise: Style) -> Style:
+    """Return the style that a run gives its algorithm; what is missing is that of `otherwise`."""
+    given = info.style.model_dump(exclude_none=True)
+    style = replace(otherwise, **given)
+    return plain(style) if "color" in given else style
 
 
 def _hex(color: str) -> str | None:
@@ -85,23 +62,6 @@ def _hex(color: str) -> str | None:
 def _rgb(color: str) -> tuple[float, ...]:
     """Return the shares of red, green and blue of a colour written as #rrggbb."""
     return tuple(part / 255 for part in bytes.fromhex(color[1:]))
-
-
-def _line(value: Any) -> Line | None:
-    if isinstance(value, str):
-        return value if value in LINES else None
-    match value:
-        case [offset, [_, _, *_] as dashes]:
-            lengths = [offset, *dashes]
-        case _:
-            return None
-    if len(dashes) > 16 or not all(type(length) in (int, float) and 0 <= length <= 100 for length in lengths):
-        return None
-    return (offset, tuple(dashes)) if max(dashes[::2]) >= 0.5 else None
-
-
-def _marker(value: Any) -> str | None:
-    return value if isinstance(value, str) and value in MARKERS else None
 
 
 def distinguishable(modes: Sequence[Mode]) -> list[Mode]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -23,8 +24,10 @@ from pydantic import (
     model_validator,
 )
 
+from ..algorithms.registry import is_stem
 from ..runtime.files import write_atomically
 from ..runtime.metric import TEST_ACCURACY, Metric
+from ..runtime.output import LABEL_LENGTH, is_label
 from .metrics import INSTANT, MAX_NUMBER
 
 
@@ -34,6 +37,41 @@ class SummaryError(Exception):
 
 Amount = Annotated[float, Field(ge=0, le=MAX_NUMBER)]  # seconds
 Count = Annotated[int, Field(ge=0, le=int(MAX_NUMBER))]
+Length = Annotated[float, Field(ge=0, le=100)]  # in points
+Dashes = Annotated[tuple[Length, ...], Field(min_length=2, max_length=16)]
+
+
+def _label(text: str) -> str:
+    if not is_label(text):
+        raise ValueError(f"should be one line of up to {LABEL_LENGTH} printable characters")
+    return text
+
+
+def _stem(text: str) -> str:
+    if not is_stem(text):
+        raise ValueError("should be a file's name of up to 64 letters, digits, '.', '_' and '-', without .json")
+    return text
+
+
+class StyleInfo(BaseModel):
+    """Color, line and marker of an algorithm as its runs give them, or None; see `algorithms.styles.Style`."""
+
+    color: Annotated[str, Field(max_length=40)] | None = None
+    line: Literal["-", "--", "-.", ":", "solid", "dashed", "dashdot", "dotted"] | tuple[Length, Dashes] | None = None
+    marker: Annotated[str, Field(pattern=r"^[.,ov^<>12348spP*hH+xXDd|_]$")] | None = None
+
+
+class AlgorithmInfo(BaseModel):
+    """Label, summary name and style of an algorithm as its runs give them, or None.
+
+    The algorithm may be unknown here; nothing that its runs name is imported.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    label: Annotated[str, AfterValidator(_label)] | None = None
+    summary: Annotated[str, AfterValidator(_stem)] | None = None
+    style: StyleInfo = StyleInfo()
 
 
 class RunInfo(BaseModel):
@@ -52,6 +90,7 @@ class RunInfo(BaseModel):
     model_bytes: int | None = Field(default=None, gt=0, le=MAX_NUMBER)
     metric: Metric = TEST_ACCURACY
     target: float | None = None  # value of the metric that ends the run
+    algorithm: AlgorithmInfo | None = None
     tier: int | None = None  # mode tiered: the device need not take part in every round
 
 

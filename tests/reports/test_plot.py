@@ -20,7 +20,7 @@ from esync.reports.plot import main
 from esync.reports.runs import LoggedRun
 from esync.reports.speedups import speedup
 from esync.reports.summarize import main as summarize
-from esync.reports.summary_file import DeviceSummary, RunInfo, SummaryError, load_summary
+from esync.reports.summary_file import AlgorithmInfo, DeviceSummary, RunInfo, SummaryError, load_summary
 from esync.reports.tables import duration, runs_text
 
 CLUSTER = {"cloud1/gpu0": 0.5, "cloud1/cpu": 2.0, "cloud3/gpu0": 0.4}
@@ -346,7 +346,8 @@ def test_computing_ratio_figure_shows_each_device_of_each_run() -> None:
 def test_styles_of_built_in_algorithms_can_be_drawn_and_differ() -> None:
     styles = {mode_of(folder).name: mode_of(folder).style for folder in FOLDERS}
     for each in styles.values():
-        assert style.checked_style(json.loads(json.dumps(asdict(each))), SPARE_STYLES[0]) == (style.plain(each), [])
+        info = AlgorithmInfo.model_validate_json(json.dumps({"style": asdict(each)}))
+        assert style.style_of(info, SPARE_STYLES[0]) == style.plain(each)
     for part in ("line", "marker"):
         assert len({getattr(each, part) for each in styles.values()}) == len(styles)
     colours = [*(each.color for each in (*styles.values(), *SPARE_STYLES)), style.INVALID]
