@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import config
-from ..algorithms.base import Algorithm
 from ..algorithms.registry import ALGORITHMS, flags_of
 from ..arguments import choose_algorithm, presets
 from ..exchange.codecs.quantization import NONE
@@ -33,17 +32,8 @@ _OVERLAPPED = ("compression", COLLECTIVE, "local_iterations")
 #: Keys of a description that the candidates vary.
 DESCRIPTION_KEYS = ("per_host", "batch_by_speed")
 
-#: Attributes of an algorithm's class that do not affect the time and size of its exchanges: names and
-#: colours, hooks that compute values, and metadata.
-_WITHOUT_EFFECT = frozenset(
-    {
-        *("name", "label", "style", "summary", "__module__", "__doc__", "__qualname__", "__orig_bases__"),
-        *("__annotations__", "__dict__", "__weakref__", "__abstractmethods__", "_abc_impl", "__firstlineno__"),
-        *("__static_attributes__", "Options", "options", "before_local_step", "before_exchange", "after_exchange"),
-        *("vectors", "state", "restore", "plain_sgd", "has_momentum", "optimizer_chooses_rule", "own_rates"),
-        *("checkpoint_terms", "float32_only", "elastic", "facts", "moving_without_gradient"),
-    }
-)
+#: Modes that differ from another one only in the values that they compute, and so take as long.
+_TWINS = {"fedprox": "local-sgd", "diloco": "local-sgd"}
 
 
 class PlanClass(enum.Enum):
@@ -142,31 +132,9 @@ def unsuited(optimizer: str) -> dict[str, str]:
 
 
 def twins(modes: Sequence[str] = ()) -> dict[str, str]:
-    """Return the modes that take as long as an earlier one: mode → that one.
-
-    Their classes differ only in the values that they compute, which a simulation without gradients
-    does not do.
-    """
-    first: dict[tuple[Any, ...], str] = {}
-    twin_modes = {}
-    for name in modes or ALGORITHMS:
-        other = first.setdefault(_timing(ALGORITHMS[name]), name)
-        if other != name:
-            twin_modes[name] = other
-    return twin_modes
-
-
-def _timing(algorithm: type[Algorithm]) -> tuple[Any, ...]:
-    """Return everything in a class that may affect its timing."""
-    parts: dict[str, Any] = {}
-    for base in reversed(algorithm.__mro__):
-        parts |= {name: part for name, part in vars(base).items() if name not in _WITHOUT_EFFECT}
-    options = flags_of(algorithm)
-    return (
-        *sorted((name, id(part)) for name, part in parts.items()),
-        *sorted((name, repr(options[name].default)) for name in VARIED if name in options),
-        *sorted(algorithm.vectors),
-    )
+    """Return the modes that take as long as another one of these: mode → that one."""
+    names = modes or ALGORITHMS
+    return {name: other for name, other in _TWINS.items() if name in names and other in names}
 
 
 def candidates(
