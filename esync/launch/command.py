@@ -163,7 +163,8 @@ def _repeat(description: Description, options: argparse.Namespace, typed: dict[s
 
     def launch(repetition: Repetition) -> RunEnd:
         run_options = argparse.Namespace(**vars(options))
-        run_options.json = options.json and _of_run(options.json, repetition)
+        file = options.json
+        run_options.json = file and file.with_name(f"{file.stem}-{repetition.name}{file.suffix}")
         if not words:
             return _launch_once(description, run_options, {**typed, **repetition.typed, "seed": repetition.seed}, ())
         program = [word.replace(repeat.PLACEHOLDER, str(repetition.seed)) for word in words]
@@ -179,11 +180,6 @@ def _repeat(description: Description, options: argparse.Namespace, typed: dict[s
             f"write {repeat.PLACEHOLDER} among its words, for instance --seed {repeat.PLACEHOLDER}, to tell it"
         )
     return repeat.run_all(runs, launch, _notify, _print_error, write)
-
-
-def _of_run(path: Path, repetition: Repetition) -> Path:
-    """Return the file for one run, beside the file for all runs."""
-    return path.with_name(f"{path.stem}-{repetition.name}{path.suffix}")
 
 
 def _launch_once(

@@ -14,7 +14,7 @@ import yaml
 
 from .. import config
 from ..launch import user_program
-from ..launch.description import Description, WorkerEntry, load_content
+from ..launch.description import Description, load_content
 from ..launch.simulation_schema import LARGEST_JITTERS
 from ..runtime.errors import ExpectedError
 from ..runtime.files import write_atomically
@@ -171,7 +171,7 @@ def _workers(entries: list[dict[str, Any]], description: Description, measuremen
         machine = {**entry, "host": worker.host}
         machine.pop("count", None)
         figures = measurement.devices.get(number)
-        if figures is None and not _has_time(worker):
+        if figures is None and not (worker.step_time or worker.simulate.step_time or worker.simulate.trace):
             measurement.missing.append(
                 f"worker-{number} ({worker.host}/{worker.device}) is left out: the description has no step_time for it"
             )
@@ -186,11 +186,6 @@ def _workers(entries: list[dict[str, Any]], description: Description, measuremen
             machine["simulate"] = {**measured, **described}
         workers.append(machine)
     return workers
-
-
-def _has_time(worker: WorkerEntry) -> bool:
-    """Return whether the description has a step time or a trace for a device."""
-    return bool(worker.step_time or worker.simulate.step_time or worker.simulate.trace)
 
 
 def _server(measurement: Measurement, number: int) -> dict[str, Any]:
@@ -243,7 +238,8 @@ def _set_model(content: dict[str, Any], program: Sequence[str], measurement: Mea
     figures = next(iter(measurement.devices.values()), None)
     if figures is None:
         return
-    if not program and 4 * sum(SIZES.get(_network(content), {}).values()) == figures.model_bytes:
+    network = (content.get("train") or {}).get("network", config.NETWORK)
+    if not program and 4 * sum(SIZES.get(network, {}).values()) == figures.model_bytes:
         return
     model: dict[str, Any] = {"model_bytes": f"{figures.model_bytes}B"}
     if program:
@@ -252,11 +248,6 @@ def _set_model(content: dict[str, Any], program: Sequence[str], measurement: Mea
         )
     content["simulate"] = {**(content.get("simulate") or {}), **model}
     content["simulate"].pop("messages_of", None)
-
-
-def _network(content: Mapping[str, Any]) -> str:
-    """Return the network that a description trains."""
-    return str((content.get("train") or {}).get("network", config.NETWORK))
 
 
 def _rounded(value: float) -> float:

@@ -120,7 +120,8 @@ def measure_devices(
             )
             if lasted >= limits.most or (lasted >= limits.least and enough):
                 break
-            announce(f"devices: measuring, {lasted:.0f} s ({', '.join(_counts(measured, locations))})")
+            counts = (f"{locations[name]}: {times.full.iterations} iterations" for name, times in measured.items())
+            announce(f"devices: measuring, {lasted:.0f} s ({', '.join(counts)})")
             processes.turn()
         for name, times in measured.items():
             if times.full.iterations == 0:  # a program that has ended before the others began
@@ -162,7 +163,3 @@ class _BatchTimes:
             return None
         per_sample = (full.mean - half.mean) / (full.batch - half.batch)
         return min(max(0.0, full.mean - per_sample * full.batch), MOST_FIXED * full.mean)
-
-
-def _counts(measured: Mapping[str, _BatchTimes], locations: Mapping[str, str]) -> list[str]:
-    return [f"{locations[name]}: {times.full.iterations} iterations" for name, times in measured.items()]

@@ -79,7 +79,7 @@ def measure(
     with ExitStack() as stack:
         logs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="esync-plan-")))
         plan = plan_measurement(description, hosts, local, {}, program)
-        absent = _without_keys(hosts.values())
+        absent = {host.name: reason for host in hosts.values() if not host.here and (reason := ssh.missing_key(host))}
         agents = stack.enter_context(
             AgentPool([host for host in hosts.values() if host.name not in absent], notify, measuring_agent.__name__)
         )
@@ -101,11 +101,6 @@ def measure(
 def _failures(specs: Iterable[ProcessSpec], problems: Mapping[str, str]) -> list[str]:
     """Return a sentence about each process that could not measure."""
     return [f"{spec.name} ({spec.where}) {problems[spec.name]}" for spec in specs if spec.name in problems]
-
-
-def _without_keys(hosts: Iterable[Host]) -> dict[str, str]:
-    """Return the hosts whose key file does not exist, each with an error message."""
-    return {host.name: reason for host in hosts if not host.here and (reason := ssh.missing_key(host))}
 
 
 def _present(hosts: Mapping[str, Host], absent: Mapping[str, str]) -> dict[str, Host]:

@@ -73,7 +73,7 @@ def load(text: str) -> Callable[..., Any]:
             raise _no_function(text, path, [name for name in names if not name.startswith("_")])
         value = getattr(value, part)
     if not callable(value):
-        raise UserCodeError(f"{text}: it is {_kind(value)}; name a function that makes it")
+        raise UserCodeError(f"{text}: it is an object of class {type(value).__name__}; name a function that makes it")
     return value
 
 
@@ -174,10 +174,6 @@ def _names(body: Iterable[ast.stmt]) -> Iterator[str]:
 def _no_function(text: str, path: str, existing: list[str]) -> UserCodeError:
     listing = f"there are {', '.join(existing)}" if existing else "there is none at all"
     return UserCodeError(f"{text}: there is no function {path}{suggestion(path, existing, most=1)}; {listing}")
-
-
-def _kind(value: object) -> str:
-    return f"an object of class {type(value).__name__}"
 
 
 __all__ = ["FORMS", "MissingUserCodeError", "UserCodeError", "call", "check", "digest", "load", "short_name"]

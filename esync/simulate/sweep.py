@@ -17,7 +17,7 @@ from ..launch.yaml_text import value as yaml_value
 from ..runtime.errors import suggestion
 from ..runtime.files import write_json
 from ..runtime.terminal import NOT_KNOWN, TerminalTable, clock, messages_of, right
-from .job import FinishedSimulation, SimulationJob
+from .job import SimulationJob
 from .job import run as run_one
 from .parallel import Failed, outcomes, pool
 
@@ -87,7 +87,7 @@ def run(job: SimulationJob, sweeps: Sequence[str], at_a_time: int | None, path: 
                 print_error(f"{words}: {outcome.reason}")
             else:
                 rows.append({"sweep": chosen, **outcome.result})
-                print(f"{words}, {_brief(outcome)}", flush=True)
+                print(f"{words}, {outcome.result['rounds']} rounds in {clock(outcome.result['seconds'])}", flush=True)
     if path is not None:
         write_json(path, rows)
     Console(width=None if sys.stdout.isatty() else 140).print(table(rows))
@@ -104,7 +104,7 @@ def table(rows: Sequence[dict[str, Any]]) -> TerminalTable:
     for row in rows:
         swept = map(str, row["sweep"].values())
         if "error" in row:
-            columns.add(*swept, "failed", *(NOT_KNOWN for _ in COLUMNS), NOT_KNOWN, _brief_reason(row["error"]))
+            columns.add(*swept, "failed", *(NOT_KNOWN for _ in COLUMNS), NOT_KNOWN, _PLACE.sub("", row["error"]))
             continue
         longest = max(device["wait"]["max"] for device in row["devices"])
         figures = [_show(row[name]) for name in COLUMNS]
@@ -142,15 +142,6 @@ def _check_keys(job: SimulationJob, keys: Sequence[str]) -> None:
             flag = _key(key.removeprefix("train."))
             if flag in job.typed or flag in keys:
                 raise DescriptionError(f"--sweep {key}: it has no effect beside {flags.flag(flag)}; sweep {flag}")
-
-
-def _brief_reason(reason: str) -> str:
-    """Return an error without the file and the section that all simulations of a sweep share."""
-    return _PLACE.sub("", reason)
-
-
-def _brief(done: FinishedSimulation) -> str:
-    return f"{done.result['rounds']} rounds in {clock(done.result['seconds'])}"
 
 
 def _show(value: Any) -> str:

@@ -81,12 +81,8 @@ def _count(groups: Sequence[Group]) -> str:
     runs = sum(len(group.runs) for group in groups)
     if runs == 1:
         run = groups[0].runs[0]
-        return f"{run.figures.rounds} rounds in {_run_time(run)}"
+        return f"{run.figures.rounds} rounds in {duration(run.figures.total_time)}"
     return f"{runs} runs in {len(groups)} group{'s' * (len(groups) > 1)}"
-
-
-def _run_time(run: LoggedRun) -> str:
-    return duration(run.figures.total_time)
 
 
 def _overruns(runs: Sequence[LoggedRun]) -> list[str]:
