@@ -67,21 +67,19 @@ class Trainer(SeveralOptimizers, EndingMixin):
             `esync launch -m`, or "esync". Where the environment has no DMLC_* variable at all, so
             that there is no cluster, it is "local", and a line says so.
         limits: what ends the run, for all workers; `finished` tells.
-        agreement: more that must be the same on all workers, name → value (a string or a number);
-            differences are reported by name at the start.
-        world: how this worker reaches the others; by default as the DMLC_* and ESYNC_* variables
+        agreement: more that must be the same on all workers, name → value (a string or a number).
+            Differences are reported by name at the start.
+        world: how this worker reaches the others. None: as the DMLC_* and ESYNC_* variables
             say (`esync.world.RealWorld.from_environment()`).
-        checkpoints: where to write checkpoints, and whether to go on from one; call its
+        checkpoints: where to write checkpoints, and whether to resume from one; call its
             `save_if_due` after each step.
-        sources: more that must be the same on all workers, but may change before a run is resumed:
-            digests of source code, for instance.
+        sources: like `agreement`, but may change before a run is resumed, as digests of source code do.
         gradient_scale: how many times the mean gradient of a batch the learning rate multiplies. 1
             is Gluon's manner; with the batch size it is the sum over the batch, as on the command
             line. Weight decay, clipping and the λ of DC-ASGD are relative to the mean gradient in
             either case.
-        dataset_size: samples of the whole training set, of all workers' shares together: what
-            `epoch` counts by.
-        run: records the run: its logs, evaluations, checkpoints and final model; see `esync.Run`.
+        dataset_size: samples of the whole training set, by which `epoch` counts.
+        run: an `esync.Run`, which records logs, evaluations, checkpoints and the final model.
 
     Attributes:
         algorithm: the algorithm object.

@@ -45,7 +45,6 @@ from .store import CheckpointError, CheckpointStore, Part, Writer, refusal
 
 log = logging.getLogger(__name__)
 
-
 #: What to do about checkpoints that a run cannot go on from.
 OTHERWISE = "begin anew with --overwrite, which deletes them, or with another --checkpoint-dir"
 
@@ -71,9 +70,8 @@ class Checkpoints:
         directory: holds the checkpoints; best one that all workers see. `~` is this machine's home
             directory.
         every: rounds from one checkpoint to the next.
-        keep: number of checkpoints that are kept, beside those that are newer than the newest one
-            that is known to be whole.
-        resume: go on from the newest whole checkpoint, or from the beginning where there is none.
+        keep: number of checkpoints that are kept, up to the newest that is known to be whole.
+        resume: resume from the newest whole checkpoint, or begin where there is none.
         overwrite: delete those of an earlier run, instead of refusing to begin.
 
     Attributes:

@@ -53,9 +53,8 @@ class CommonLRScheduler(GluonLRScheduler):
     The optimizer's own counts of updates, which Adam's bias correction needs, stay as they are.
 
     Args:
-        scheduler: one of mx.lr_scheduler (FactorScheduler, MultiFactorScheduler, PolyScheduler,
-            CosineScheduler, with or without warm-up), or any function of that number that returns
-            the rate. A copy of it is asked. Its steps, max_update and warmup_steps are in the unit
+        scheduler: one of mx.lr_scheduler, or any function of what `by` counts that returns the
+            rate. A copy of it is asked. Its steps, max_update and warmup_steps are in the unit
             that `by` names.
         by: what is counted, from the beginning of the run on, over all workers: "samples",
             "epochs" (samples ÷ `dataset_size` of the trainer; fractions count), "rounds" (commits ÷

@@ -32,8 +32,7 @@ class ReduceOnPlateau(GluonLRScheduler):
 
     Args:
         factor: what the rate is multiplied by; above 0 and below 1.
-        patience: evaluations in succession without an improvement that are tolerated; the next one
-            reduces the rate.
+        patience: successive evaluations without an improvement that are tolerated.
         threshold: smallest change that is an improvement.
         threshold_mode: "rel": `threshold` is a share of the best value; "abs": it is a difference.
         cooldown: evaluations after a reduction that do not count.

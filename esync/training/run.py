@@ -58,28 +58,28 @@ class Run(TrainerCallback):
 
     Args:
         log_dir: base folder of the logs; None stands for ESYNC_LOG_DIR, or `logs`.
-        name: name of the run, whose logs then have a folder of their own,
-            `{log_dir}/{program}/{mode}@{name}/{host}`, in which the log tools find them. A job of
-            the launcher gets its name from there, by `--name`.
-        tensorboard: folder for event files of TensorBoard, below which they are as the logs are
-            below `log_dir`; None stands for ESYNC_TENSORBOARD, which `esync launch --tensorboard`
+        name: name of the run, which keeps its logs apart, in `{log_dir}/{program}/{mode}@{name}/{host}`.
+            A job of the launcher gets its name from there, by `--name`.
+        tensorboard: folder for event files of TensorBoard. Below it they are as the logs are
+            below `log_dir`. None stands for ESYNC_TENSORBOARD, which `esync launch --tensorboard`
             sets, or for none.
-        loggers: get the rounds and evaluations of rank 0, and its final model: `esync.loggers.WandbLogger`,
-            `MLflowLogger`, or of a class of the user's own (`esync.loggers.Logger`). None stands for those of
-            ESYNC_WANDB and ESYNC_MLFLOW, which `esync launch --wandb` and `--mlflow` set.
-        evaluate: computes the metric of the weights that the network has; takes no arguments and
-            returns a number, or a mapping of names to numbers, in which the metric has its name and
-            the others are further results, such as `recall/3`. It is called in a fork of rank 0's
+        loggers: get the rounds and evaluations of rank 0, and its final model, such as
+            `esync.loggers.WandbLogger`. Others are `MLflowLogger`, and classes of the user's own
+            (`esync.loggers.Logger`). None stands for those of ESYNC_WANDB and ESYNC_MLFLOW, which
+            `esync launch --wandb` and `--mlflow` set.
+        evaluate: a function without arguments that returns the metric of the network's current weights, or a
+            mapping of names to numbers. In a mapping, the metric has its name, and the others are further
+            results, such as `recall/3`. It is called in a fork of rank 0's
             process, so that it may use whatever the program has in memory, but changes nothing here;
             on a GPU, which a fork cannot use, in the worker itself, which waits for it. It is tried
             once before the first round. An `EvaluationProgram` starts a process of its own. None evaluates nothing.
-        background: False: `evaluate` is called in the worker itself also where a fork is possible.
+        background: False: call `evaluate` in the worker itself.
         evaluation_timeout: seconds that one evaluation in the background may take.
         every: rounds between two evaluations, in asynchronous modes exchanges of rank 0, unless the
             algorithm says how often.
         metric: name of the metric, and whether it should be high ("max") or low ("min").
         target: value of the metric that ends the run on all workers; None if there is none.
-        checkpoints: where to write checkpoints, and whether to go on from one; those that are due
+        checkpoints: where to write checkpoints, and whether to resume from one. Those that are due
             are written after the steps. None stands for ESYNC_CHECKPOINT_DIR, which
             `esync launch --checkpoint-dir` sets, or for no checkpoints.
         net: the network, a Gluon block. Its final model is written at the end, beside the
@@ -89,16 +89,15 @@ class Run(TrainerCallback):
             written as a symbol and as ONNX.
         before_export: called before the final model is written, while the network has it.
         facts: further facts for run.json, by name, as JSON can hold them.
-        device: name of this worker's device, and of its log folder if the launcher has not chosen
-            one, where it should be cpu, gpu0, …; None stands for that.
+        device: name of this worker's device, such as gpu0. It is also that of its log folder, if the
+            launcher has not chosen one.
         overwrite: delete the logs of an earlier run instead of moving them aside.
         quiet: print no lines.
         state_server: host:port of the state server whose dashboard shows the run, unless the
             algorithm names one. None stands for ESYNC_STATE_SERVER, if that is set.
-        job: name of the training there, unless the algorithm names one; None stands for ESYNC_JOB,
-            or `default`.
-        weight_average: "polynomial": what is evaluated and what becomes the final model is an
-            average of the common models so far, see `gluon.weight_average`; "none": the newest one. None
+        job: name of the training there. The algorithm's comes first; None stands for ESYNC_JOB, or `default`.
+        weight_average: "polynomial": evaluate, and save as the final model, an average of the common models so
+            far; "none": the newest one. See `gluon.weight_average`. None
             stands for ESYNC_WEIGHT_AVERAGE, which `esync launch --weight-average` sets, or for "none".
 
     Attributes:
