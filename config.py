@@ -138,6 +138,7 @@ STATE_SERVER_PATIENCE = 120.0  # seconds of failed queries before the worker giv
 STATE_SERVER_RETRY_PAUSE = 0.05  # seconds before a failed query is tried again; doubled each time …
 STATE_SERVER_RETRY_PAUSE_MAX = 2.0  # … up to this
 STATE_SERVER_HOST = "127.0.0.1"  # where python -m esync.state_server listens unless told otherwise
+STATE_SERVER_SWITCH_INTERVAL = 0.0001  # seconds that long requests keep the interpreter from workers' queries
 STATE_SERVER_CONNECTIONS = 8192  # at the same time: every worker keeps one
 STATE_SERVER_SILENCE = 30.0  # seconds without a complete header after which a connection is closed
 STATE_SERVER_OTHER_FILES = 200  # file descriptors left for journals, the database and listening sockets
