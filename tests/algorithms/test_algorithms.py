@@ -4,6 +4,7 @@ import subprocess
 import sys
 from typing import Any
 
+import numpy as np
 import pytest
 
 from esync import config
@@ -15,6 +16,7 @@ from esync.algorithms import (
     DiLoCo,
     DyLU,
     ESync,
+    GDAsync,
     Hyper,
     LocalSGD,
     SyncSwitch,
@@ -25,7 +27,8 @@ from esync.algorithms.switch_schedule import Schedule
 from esync.exchange import STATISTICS, WEIGHTS, Result, Specification
 from esync.exchange.protocol.round_state import Limits
 
-from ..support.scripted_world import ScriptedExchange, Sent, World
+from ..support.scripted_world import ScriptedExchange, Sent, World, steady_world
+from ..support.small_net import flat, make_net, sgd_trainer, take_steps
 
 
 def fixed() -> ESync:
@@ -160,6 +163,24 @@ def test_asynchronous_algorithm_with_statistics_rank0_sends_none():
     world.step(algorithm, [8, -4])
     assert world.made.sent == [Sent([2.0, -1.0], None, 4, 0.1, 0.9, 0.01)]
     assert world.replica.own_statistics == []
+
+
+@pytest.mark.parametrize("mode", ["gd-async", "dgs"])
+def test_sparse_algorithm_sends_statistics_with_every_tenth_exchange(mode):
+    net = make_net()
+    world = steady_world(flat(net), answers=21)
+    take_steps(net, sgd_trainer(net, mode, world=world), *range(21))
+    assert [number for number, sent in enumerate(world.made.sent) if sent.statistics] == [0, 10, 20]
+
+
+def test_sparse_algorithm_sends_a_share_of_large_tensors_and_small_ones_whole():
+    sent = {}
+    for below in (0, 10):  # tensors have 30, 18, and thrice 6 and 3 values
+        net = make_net()
+        world = steady_world(flat(net), answers=1)
+        take_steps(net, sgd_trainer(net, GDAsync(ratio=0.1, dense_below=below), world=world), 0)
+        sent[below] = np.count_nonzero(world.made.sent[0].values)
+    assert 3 + 2 < sent[0] <= 3 + 2 + 4 < 15 < sent[10] <= 3 + 2 + 21
 
 
 @pytest.mark.parametrize("kind", [SSGD, ASGD, DCASGD])

@@ -1,4 +1,4 @@
-"""FedProx on a real network and a scripted exchange; on clusters: tests/cluster/test_fedprox.py."""
+"""FedProx on a real network and a scripted exchange."""
 
 import numpy as np
 import pytest

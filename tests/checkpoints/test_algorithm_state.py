@@ -1,6 +1,4 @@
-"""An algorithm's own state in checkpoints, with a trainer of one device; on clusters:
-tests/cluster/test_resume.py.
-"""
+"""An algorithm's own state in checkpoints, with a trainer of one device."""
 
 import json
 from pathlib import Path

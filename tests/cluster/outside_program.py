@@ -1,17 +1,14 @@
 """A program that does what public programs do beside their Trainer, or in its place.
 
 Usage: python outside_program.py WHAT: "loop" goes through its epochs without a look at
-trainer.finished, of which rank 1 has fewer, "with" does so in a with statement; "seed" seeds all
-generators alike, and prints what it draws; a name of a key store makes it, "gluon" by a
-gluon.Trainer; "spawn", "forkserver" and "run" start a process in which this program runs again.
+trainer.finished, of which rank 1 has fewer, "with" does so in a with statement; a name of a key
+store makes it, "gluon" by a gluon.Trainer; "spawn", "forkserver" and "run" start a process in which
+this program runs again.
 """
 
 import multiprocessing
-import random
 import subprocess
 import sys
-
-import numpy as np
 
 import esync
 from esync import mx
@@ -20,9 +17,6 @@ WHAT = sys.argv[1]
 
 if WHAT == "before":
     mx.kv.create("dist_sync")
-np.random.seed(1)
-random.seed(1)
-mx.random.seed(1)
 net = mx.gluon.nn.Dense(1, in_units=2)
 net.initialize()
 trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm="sync")
@@ -48,9 +42,6 @@ if WHAT == "loop":
 elif WHAT == "with":
     with trainer:
         loop()
-elif WHAT == "seed":
-    mask = mx.nd.Dropout(mx.nd.ones((30,)), p=0.5, mode="always").asnumpy().astype(int).tolist()
-    print(np.random.random(), random.random(), mask)
 elif WHAT == "gluon":
     other = mx.gluon.Trainer(net.collect_params(), "sgd", kvstore="dist_async")
     backward()

@@ -5,7 +5,6 @@ It has a Gluon loop of its own, with dropout, batch norm and momentum.
 Usage: python -m tests.cluster.resuming_worker JSON with the fields of `Plan`.
 """
 
-import math
 import os
 import signal
 from dataclasses import dataclass, field
@@ -21,15 +20,12 @@ class Plan(WorkerPlan):
     """What a worker does.
 
     Attributes:
-        algorithm: a name, or FILE:CLASS, with `options`.
+        algorithm: a name, with `options`.
         directory: of the checkpoints, one every three rounds.
-        weights: file that the final weights and statistics are saved to, as one flat array; and
-            beside it, with ".state.npz" behind its name, what the algorithm remembers, where it
-            remembers anything.
+        weights: file that the final weights and statistics are saved to, as one flat array.
         rounds: of the whole run.
         killed: the round after which the process ends itself as kill -9 does; 0: never.
         optimizer: name, with `settings`.
-        samples: of all workers in the whole run; 0: no limit.
     """
 
     algorithm: str
@@ -41,7 +37,6 @@ class Plan(WorkerPlan):
     options: dict[str, Any] = field(default_factory=dict)
     optimizer: str = "sgd"
     settings: dict[str, float] = field(default_factory=lambda: {"learning_rate": 0.05, "momentum": 0.9})
-    samples: int = 0
 
 
 def build() -> Any:
@@ -62,7 +57,7 @@ def build() -> Any:
 def main(plan: Plan) -> None:
     """Do it."""
     import esync
-    from esync.algorithms.loading import find
+    from esync.algorithms import ALGORITHMS
     from esync.data import Batches, load
     from esync.exchange.protocol.round_state import Limits
     from esync.runtime.mxnet_import import mx
@@ -73,12 +68,12 @@ def main(plan: Plan) -> None:
         net.collect_params(),
         plan.optimizer,
         dict(plan.settings),
-        algorithm=find(plan.algorithm)(**plan.options),
-        limits=Limits(rounds=plan.rounds, samples=plan.samples or math.inf),
+        algorithm=ALGORITHMS[plan.algorithm](**plan.options),
+        limits=Limits(rounds=plan.rounds),
         checkpoints=checkpoints,
     )
     trainer.start()
-    print(f"begins after round {trainer.round}", *(f"{name}: {each}" for name, each in numbers(trainer)), flush=True)
+    print(f"begins after round {trainer.round}", flush=True)
     dataset = load("fashion-mnist")
     share = np.arange(trainer.rank, 100, trainer.workers)  # an epoch is gone through several times
     batches = Batches(dataset.train_images, dataset.train_labels, share, 16, (7, trainer.rank))
@@ -95,8 +90,6 @@ def main(plan: Plan) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
     values = [p.data().asnumpy().reshape(-1) for _, p in sorted(net.collect_params().items())]
     np.save(plan.weights, np.concatenate(values))
-    if state := trainer.algorithm.state():
-        np.savez(f"{plan.weights}.state.npz", **state)
     trainer.close()
 
 

@@ -35,9 +35,6 @@ class Plan(WorkerPlan):
         killed: the round in which the process ends itself as kill -9 does, between the steps of the
             two optimizers; 0: never.
         swapped: whether this worker steps its optimizers in the other order.
-        others: whether this worker begins with weights of its own.
-        overflows: for each optimizer, the number of its step before which the gradients overflow, with
-            MXNet's loss scaler; 0: never.
     """
 
     program: str
@@ -48,8 +45,6 @@ class Plan(WorkerPlan):
     resume: bool = False
     killed: int = 0
     swapped: bool = False
-    others: bool = False
-    overflows: tuple[int, int] = (0, 0)
     options: dict[str, Any] = field(default_factory=dict)
 
 
@@ -139,22 +134,6 @@ def clipped(nets: tuple[Any, Any], trainers: Any, batch: tuple[Any, Any], betwee
 PROGRAMS = {"clipped": clipped, "gan": gan, "metric": metric, "single": single}
 
 
-def overflow(trainer: Any, number: int) -> None:
-    """Have the gradients of a trainer overflow before the step of this number."""
-    from mxnet.contrib.amp.loss_scaler import LossScaler
-
-    class Overflowing(LossScaler):  # type: ignore[misc]
-        steps = 0
-
-        def has_overflow(self, parameters: Any) -> bool:
-            self.steps += 1
-            if self.steps == number:
-                parameters[0].grad()[:] = np.inf
-            return bool(super().has_overflow(parameters))
-
-    trainer._amp_loss_scaler, trainer._amp_original_scale = Overflowing(), trainer._scale
-
-
 def values(nets: tuple[Any, Any]) -> np.ndarray:
     """The weights of both networks, flat."""
     parameters = [parameter for net in nets for parameter in net.collect_params().values()]
@@ -167,9 +146,6 @@ def main(plan: Plan) -> None:
     from esync.algorithms.loading import find
 
     nets = networks()
-    if plan.others:
-        for net in nets:
-            net.initialize(force_reinit=True)
     checkpoints = esync.Checkpoints(plan.directory, every=4, resume=plan.resume) if plan.directory else None
     parameters = parameters_of(plan.program, nets)
     trainer = esync.Trainer(
@@ -180,12 +156,8 @@ def main(plan: Plan) -> None:
         checkpoints=checkpoints,
     )
     trainers = (trainer, *(trainer.add_optimizer(further, *OPTIMIZERS[1]) for further in parameters[1:]))
-    for optimizer, number in zip(trainers, plan.overflows, strict=False):
-        if number:
-            overflow(optimizer, number)
-    if not plan.others:
-        trainer.start()
-        print(f"begins after round {trainer.round}", flush=True)
+    trainer.start()
+    print(f"begins after round {trainer.round}", flush=True)
 
     def between() -> None:
         if plan.killed and trainer.round + 1 >= plan.killed:

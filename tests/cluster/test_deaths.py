@@ -12,9 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from esync.membership.rendezvous import messages
-
-from ..membership.rendezvous.nodes import FakeNode
 from ..support.variants import variants
 from .harness import SCRIPTS, Cluster
 from .test_worker_program import MODES, rounds
@@ -71,53 +68,6 @@ def test_worker_that_is_killed_is_replaced(tmp_path: Path, mode: str) -> None:
         times = [entry["total_time"] for entry in log]
         assert times == sorted(times)
     assert not list(tmp_path.glob("logs-*/cpu/earlier-*"))
-
-
-@pytest.mark.parametrize("victim", ["server-0", "scheduler"])
-def test_workers_end_when_a_server_or_the_scheduler_is_killed(tmp_path: Path, victim: str) -> None:
-    with Cluster(tmp_path, 2) as cluster:
-        for rank in range(2):
-            more = ["--step-time", "0.2", "--rounds", "100000", "-ld", str(tmp_path / f"logs-{rank}")]
-            cluster.start_worker(rank, [*WORKER, *MODES["sync"], *more])
-        until(cluster, lambda: rounds(tmp_path / "logs-0" / "cpu"))
-        kill(cluster, victim)
-        for rank in range(2):
-            assert cluster.wait(f"worker-{rank}") == 1
-            name = "the parameter server" if victim == "server-0" else "the scheduler"
-            assert f"error: {name} at 127.0.0.1:" in cluster.output(f"worker-{rank}")
-            assert "Traceback" not in cluster.output(f"worker-{rank}")
-
-
-#: Mode → flags with which a round has many iterations, or one.
-UNREPLACED = {"sync": (), "async": (), "local-sgd": ("--local-iterations", "1000")}
-
-
-@pytest.mark.parametrize("mode", variants(UNREPLACED, quick=["sync"]))
-def test_worker_that_nobody_replaces_ends_the_run_and_is_named(tmp_path: Path, mode: str) -> None:
-    ends = ["--rounds", "100000", "--no-export", "--step-time", "0.1"]
-    with Cluster(tmp_path, 3, servers=2) as cluster:
-        for rank in range(3):
-            logs = ["-ld", str(tmp_path / f"logs-{rank}")]
-            cluster.start_worker(rank, [*WORKER, "-m", mode, *UNREPLACED[mode], *ends, *logs])
-        until(cluster, lambda: all(f"worker {rank} of 3" in cluster.output(f"worker-{rank}") for rank in range(3)))
-        kill(cluster, "worker-2")
-        for name in ("worker-0", "worker-1", "server-0", "server-1"):
-            assert cluster.wait(name) == 1
-            said = cluster.output(name)
-            assert re.search(r"worker 2 at 127\.0\.0\.1:\d+ is gone: its connection has ended, and nobody", said), said
-            assert "Traceback" not in said
-        assert cluster.wait("scheduler") == 0, cluster.output("scheduler")
-
-
-def test_servers_end_when_all_workers_are_gone_and_name_them(tmp_path: Path) -> None:
-    with Cluster(tmp_path, 1) as cluster:
-        flags = ["-m", "sync", "--rounds", "100000", "--step-time", "0.2"]
-        cluster.start_worker(0, [*WORKER, *flags, "-ld", str(tmp_path / "logs")])
-        until(cluster, lambda: "worker 0 of 1" in cluster.output("worker-0"))
-        kill(cluster, "worker-0")
-        assert cluster.wait("server-0") == 1
-        assert "worker 0 at 127.0.0.1:" in cluster.output("server-0")
-        assert cluster.wait("scheduler") == 0
 
 
 @pytest.mark.parametrize("elastic", variants([False, True], quick=[False]))
@@ -187,35 +137,6 @@ def test_worker_0_that_dies_before_the_start_ends_the_run_and_is_named(tmp_path:
         assert cluster.wait("scheduler") == 1
 
 
-def test_worker_that_dies_between_id_and_start_barrier_ends_the_run_and_is_named(tmp_path: Path) -> None:
-    with Cluster(tmp_path, 2) as cluster:
-        flags = ["-m", "sync", "--rounds", "3", "--no-export", "-ld", str(tmp_path / "logs")]
-        cluster.start_worker(0, [*WORKER, *flags])
-        with FakeNode(int(cluster.environment["DMLC_PS_ROOT_PORT"]), messages.WORKER) as victim:
-            assert victim.received() is not None
-        for name in ("worker-0", "server-0"):
-            assert cluster.wait(name) == 1
-            assert f"at 127.0.0.1:{victim.port} is gone: its connection has ended before" in cluster.output(name)
-        assert cluster.wait("scheduler") == 1
-
-
-@pytest.mark.long
-def test_worker_of_another_version_is_refused_with_both_versions(tmp_path: Path) -> None:
-    with Cluster(tmp_path, 2) as cluster:
-        for rank in range(2):
-            program = (
-                f"import sys, esync.version as v; v.__version__ = '9.{rank}'; from esync.worker import main; "
-                "sys.exit(main())"
-            )
-            cluster.start_worker(
-                rank, ["-c", program, *WORKER[2:], *MODES["sync"], "--rounds", "2", "-ld", str(tmp_path / "logs")]
-            )
-        cluster.finish(expected=1)
-        assert "version 9.0 instead of 9.1" in cluster.output("worker-0") or (
-            "version 9.1 instead of 9.0" in cluster.output("worker-0")
-        )
-
-
 #: Moment → the function that worker 0 is about to call then.
 MOMENTS = {
     "before the run has begun": "esync.exchange.keystores.mxnet_store:MXNetStore.send_handshake",
@@ -236,7 +157,10 @@ def start_two(cluster: Cluster, moment: str, victim: str, number: int, flags: li
     ("moment", "victim"),
     [
         *variants(((moment, "server-1") for moment in MOMENTS), quick=["while a checkpoint is written"]),
-        *variants(((moment, "scheduler") for moment in MOMENTS), quick=["when the end is reached"]),
+        *variants(
+            ((moment, "scheduler") for moment in MOMENTS),
+            quick=["while a checkpoint is written", "when the end is reached"],
+        ),
     ],
 )
 def test_server_or_scheduler_killed_at_any_moment_ends_or_leaves_finished_run(
@@ -320,14 +244,6 @@ def test_program_whose_server_dies_during_close_does_its_work_and_ends(tmp_path:
         assert cluster.wait("server-0") == 0
 
 
-#: Programs of users' own that leave without having closed their trainer: how worker 0 ends → with
-#: which exit code, and what the server says of the end.
-UNCLOSED = {
-    "trainer.step(backward(net, [0, 1]))": (1, r"worker 1 at .* is gone: its connection has ended"),
-    "raise RuntimeError('no such file')": (1, "worker 0: RuntimeError: no such file"),
-    "sys.exit(3)": (3, "worker 0: exit code 3"),
-}
-
 #: One of them. The second worker is gone after its first round.
 OWN_PROGRAM = """
 import os, sys
@@ -343,23 +259,6 @@ if trainer.rank == 1:
     os.kill(os.getpid(), 9)
 exec(sys.argv[1])
 """
-
-
-@pytest.mark.parametrize("end", variants(UNCLOSED, quick=["sys.exit(3)"]))
-def test_program_that_does_not_close_its_trainer_keeps_its_exit_code(tmp_path: Path, end: str) -> None:
-    """MXNet aborts where its threads outlive Python. The servers wait for nobody: the run has
-    failed.
-    """
-    with Cluster(tmp_path, 2) as cluster:
-        cluster.environment["PYTHONPATH"] = str(SCRIPTS.parent.parent)
-        for rank in range(2):
-            cluster.start_worker(rank, ["-c", OWN_PROGRAM, end], interpreter=rank == 0)
-        code, reason = UNCLOSED[end]
-        assert cluster.wait("worker-0") == code, cluster.output("worker-0")
-        assert "terminate called" not in cluster.output("worker-0")
-        assert cluster.wait("server-0") == 1
-        assert re.search(f"all workers have left: {reason}", cluster.output("server-0"))
-        assert cluster.wait("scheduler") == 0
 
 
 @pytest.mark.parametrize("waits_for", variants(["1 of 2 workers", "the handshake"], quick=["1 of 2 workers"]))
@@ -405,15 +304,6 @@ def test_worker_that_hangs_before_the_start_is_given_up(tmp_path: Path) -> None:
         assert "the cluster waits for worker 1 at 127.0.0.1:" in said
 
 
-def test_worker_whose_iteration_is_longer_than_the_lease_contributes(tmp_path: Path) -> None:
-    with Cluster(tmp_path, 2) as cluster:
-        for rank in range(2):
-            flags = ["-m", "sync", "--rounds", "2", "--elastic", "--lease", "1", "--step-time", str(1 + 3 * rank)]
-            cluster.start_worker(rank, [*WORKER, *flags, "-ld", str(tmp_path / f"logs-{rank}")])
-        cluster.finish()
-        assert "left out" not in cluster.output("server-0")
-
-
 def test_worker_that_waits_for_a_place_ends_when_the_server_is_gone(tmp_path: Path) -> None:
     """A worker that hangs keeps the scheduler; the newcomer once waited for the round timeout."""
     flags = ["-m", "sync", "--rounds", "100000", "--step-time", "0.2", "--wait-for-replacement", "60"]
@@ -434,20 +324,6 @@ def test_worker_that_waits_for_a_place_ends_when_the_server_is_gone(tmp_path: Pa
         said = cluster.output("worker-2")
         assert re.search(r"error: server 0 at 127\.0\.0\.1:\d+ is gone: .*nothing can go on", said), said
         assert cluster.wait("scheduler") == 1
-
-
-def test_processes_that_wait_for_a_worker_name_it_alike_and_stop_when_nobody_is_left(tmp_path: Path) -> None:
-    missing = "waiting for 1 of 2 workers: worker 1 for "
-    with Cluster(tmp_path, 2) as cluster:
-        cluster.start("worker-0", [*WORKER, "-m", "sync", "--rounds", "1"], ESYNC_SLOT="0")
-        for name in ("scheduler", "server-0", "worker-0"):
-            while missing not in cluster.output(name):
-                assert time.monotonic() < cluster.deadline, cluster.output(name)
-                time.sleep(0.1)
-        cluster.processes["worker-0"].send_signal(signal.SIGINT)
-        for name in ("worker-0", "server-0", "scheduler"):
-            assert cluster.wait(name) == 1
-        assert "all workers have left before the run had begun" in cluster.output("server-0")
 
 
 @pytest.mark.parametrize("variable", ["DMLC_NUM_WORKER", "DMLC_NUM_SERVER"])

@@ -71,6 +71,7 @@ def test_worker_that_fails_ends_all_with_its_reason(
     with Cluster(tmp_path, 2) as cluster:
         start(cluster, algorithm, how, *options)
         assert cluster.wait("worker-1") == code, cluster.output("worker-1")
+        assert "terminate called" not in cluster.output("worker-1")  # MXNet aborts where its threads outlive Python
         assert cluster.wait("worker-0") == 1
         said = cluster.output("worker-0")
         assert re.fullmatch(rf"esync\.exchange\.base\.JobAbortedError: {reason}", said.splitlines()[-1]), said
@@ -98,15 +99,6 @@ def test_worker_that_ends_before_the_run_is_finished_stops_it(
             assert ("finished after round" in said) is finished, said
         await_no_children(cluster)
         assert cluster.wait("server-0") == 0
-
-
-@pytest.mark.long
-def test_worker_that_closes_its_trainer_lets_the_other_go_on(tmp_path: Path) -> None:
-    with Cluster(tmp_path, 2) as cluster:
-        start(cluster, "sync", "close")
-        cluster.finish()
-        assert cluster.output("worker-1") == ""
-        assert cluster.output("worker-0") == "finished after round 7\n"
 
 
 def test_thread_that_trains_and_fails_ends_the_run(tmp_path: Path) -> None:

@@ -39,10 +39,3 @@ def test_imagenet_example_trains_alone_on_generated_records(tmp_path: Path) -> N
     code, output = run(tmp_path, "--lr", "0.01", "--threads", "1", *more)
     assert code == 0, output
     assert "test accuracy " in output
-
-
-def test_imagenet_example_with_missing_records_says_so_in_one_sentence(tmp_path: Path) -> None:
-    code, output = run(tmp_path)
-    assert code == 1
-    assert "there is no val.rec" in output
-    assert "Traceback" not in output

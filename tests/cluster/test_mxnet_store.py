@@ -26,7 +26,7 @@ def test_mxnet_store_fulfils_the_protocol(tmp_path: Path) -> None:
     run(tmp_path, "checks")
 
 
-@pytest.mark.parametrize("kind", variants(["sgd", "overlap", "fp16", "dgs", "dcasgd"], quick=["fp16"]))
+@pytest.mark.parametrize("kind", variants(["sgd", "overlap", "fp16", "dgs", "dcasgd"], quick=["fp16", "dgs"]))
 def test_mxnet_store_training_gives_the_same_bits_as_in_memory(tmp_path: Path, kind: str) -> None:
     run(tmp_path, kind)
     expected = trained(kind, in_memory(0))

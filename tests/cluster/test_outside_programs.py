@@ -24,15 +24,6 @@ def test_loop_that_never_asks_whether_the_run_is_finished_ends_as_planned(
     assert ("at the end" in other) is goes_on
 
 
-def test_workers_that_are_seeded_alike_are_told_and_drop_out_differently(tmp_path: Path) -> None:
-    said = outputs_of(tmp_path, [[PROGRAM, "seed"]] * 2)
-    for each in said:
-        assert "workers 0, 1 begin with the same random numbers (NumPy's and Python's)" in each
-    drawn = [next(line for line in each.splitlines() if line.endswith("]")) for each in said]
-    (numbers, masks), (other_numbers, other_masks) = (line.split("[") for line in drawn)
-    assert (numbers, masks != other_masks) == (other_numbers, True)
-
-
 @pytest.mark.parametrize(
     "what", variants(["before", "dist_sync", "gluon", "dist_device_async", "dist_gsync"], quick=["before", "gluon"])
 )
@@ -41,7 +32,7 @@ def test_distributed_key_store_of_a_worker_is_refused_with_what_to_write(tmp_pat
         assert "take trainer.rank and trainer.workers" in output
 
 
-@pytest.mark.parametrize("what", variants(["spawn", "forkserver", "run"], quick=["spawn", "run"]))
+@pytest.mark.parametrize("what", variants(["spawn", "forkserver", "run"], quick=["spawn"]))
 def test_process_in_which_the_program_runs_again_is_no_worker(tmp_path: Path, what: str) -> None:
     (output,) = outputs_of(tmp_path, [[PROGRAM, what]] * 1, interpreter=True)
     assert "WorkerChildError: " in output

@@ -14,7 +14,7 @@ from esync.algorithms import ALGORITHMS
 from esync.exchange import ExchangeError
 from esync.runtime.mxnet_import import mx
 
-from .harness import Cluster, outputs_of
+from .harness import outputs_of
 from .several_optimizers_worker import BATCH, OPTIMIZERS, PROGRAMS, Plan, batches, gan, networks, parameters_of, values
 
 ROUNDS = 50
@@ -68,17 +68,6 @@ def test_optimizers_and_multipliers_of_mode_sync_step_with_the_mean_gradient(tmp
     assert not np.allclose(first, plain(program, ROUNDS - 1, workers=2), rtol=1e-3, atol=1e-4)
 
 
-def test_worker_that_begins_an_iteration_anew_takes_each_step_once(tmp_path: Path) -> None:
-    """It has begun with other weights than the rest; later the gradients of one optimizer overflow."""
-    plan = Plan("gan", "sync", "", ROUNDS)
-    outputs = train(tmp_path, [plan, replace(plan, others=True, overflows=(9, 20))], servers=2)
-    assert f"{ROUNDS} steps, round {ROUNDS}" in outputs[0]
-    assert f"{ROUNDS + 3} steps, round {ROUNDS}, {2 * BATCH * ROUNDS} samples" in outputs[1]
-    first, second = (np.load(tmp_path / f"{rank}.npy") for rank in range(2))
-    assert first.tobytes() == second.tobytes()
-    assert np.allclose(first, plain("gan", ROUNDS, workers=2), rtol=1e-3, atol=1e-4)
-
-
 def test_killed_run_of_two_optimizers_resumes_bit_for_bit(tmp_path: Path) -> None:
     whole = Plan("gan", "sync", "", directory=str(tmp_path / "a"))
     train(tmp_path / "whole", [whole] * 2)
@@ -89,20 +78,6 @@ def test_killed_run_of_two_optimizers_resumes_bit_for_bit(tmp_path: Path) -> Non
     for rank in range(2):
         weights = [(tmp_path / name / f"{rank}.npy").read_bytes() for name in ("whole", "resumed")]
         assert weights[0] == weights[1]
-
-
-def test_replacement_in_the_middle_of_an_iteration_of_two_optimizers(tmp_path: Path) -> None:
-    """It begins the iteration anew, and the others do not wait for the step that they have taken."""
-    plan = Plan("gan", "sync", "")
-    with Cluster(tmp_path, 2, 2, replaced=True) as cluster:
-        for rank, killed in enumerate((0, 6)):
-            cluster.start_worker(rank, replace(plan, weights=str(tmp_path / f"{rank}.npy"), killed=killed).arguments())
-        assert cluster.wait("worker-1") == -signal.SIGKILL, cluster.output("worker-1")
-        cluster.start("worker-1", replace(plan, weights=str(tmp_path / "1.npy")).arguments())
-        for rank in range(2):
-            assert cluster.wait(f"worker-{rank}") == 0, cluster.output(f"worker-{rank}")
-        assert "begins after round 5" in cluster.output("worker-1")
-    assert (tmp_path / "0.npy").read_bytes() == (tmp_path / "1.npy").read_bytes()
 
 
 def test_workers_that_step_their_optimizers_in_other_orders_are_named(tmp_path: Path) -> None:

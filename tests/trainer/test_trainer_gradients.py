@@ -1,5 +1,7 @@
 """Gradients that a step cannot use: stale ones, and those that overflow."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
 
@@ -101,10 +103,11 @@ def test_step_with_ignored_stale_gradient_and_local_optimizer_leaves_parameter_o
 
 
 def scaled(trainer) -> None:
-    """What amp.init_trainer does to a trainer."""
-    from mxnet.contrib.amp.loss_scaler import LossScaler
+    """Give a trainer a loss scaler of its own, as programs do after amp.init."""
+    from mxnet.contrib.amp import amp
 
-    trainer._amp_loss_scaler, trainer._amp_original_scale = LossScaler(), trainer._scale
+    with mock.patch.multiple(amp, _amp_initialized=True, _amp_loss_scale_initialized=True):
+        amp.init_trainer(trainer)
 
 
 def scaled_backward(net, trainer, number: int, factor: float = 1.0) -> None:

@@ -1,6 +1,6 @@
 """esync.Run in a loop of one's own, on one device.
 
-tests/cluster/test_own_programs.py has several workers.
+tests/launch/test_user_program_jobs.py has several workers.
 """
 
 import json

@@ -1,27 +1,24 @@
-"""Gluon's own loops on a real cluster of two unequal workers, with a DataLoader's processes."""
+"""Gluon's Estimator on a real cluster of two unequal workers, with a DataLoader's processes."""
 
 import json
 import re
 from pathlib import Path
 
-import pytest
+from esync.runtime.phase_timer import COMPUTE
 
-from esync.runtime.phase_timer import COMPUTE, GET_BATCH
-
-from .gluon_loop import ROUNDS, SAMPLES
-from .harness import Cluster
+from .estimator_program import ROUNDS, SAMPLES
+from .harness import SCRIPTS, Cluster
 
 STEPS = (0.02, 0.3)  # seconds
 
 
-@pytest.mark.parametrize("kind", ["batches", "estimator"])
-def test_gluon_loop_over_shard_and_data_loader_with_processes_trains(tmp_path: Path, kind: str) -> None:
+def test_estimator_over_shard_and_data_loader_with_processes_trains(tmp_path: Path) -> None:
     with Cluster(tmp_path, len(STEPS)) as cluster:
         address = f"127.0.0.1:{cluster.start_state_server()}"
         for rank, step in enumerate(STEPS):
             told = {"ESYNC_STATE_SERVER": address, "ESYNC_STEP_TIME": str(step)}
-            program = str(Path(__file__).parent / "gluon_loop.py")
-            cluster.start_worker(rank, [program, kind], **told, ESYNC_LOG_DIR=str(tmp_path / f"logs-{rank}"))
+            program = [str(SCRIPTS / "estimator_program.py")]
+            cluster.start_worker(rank, program, **told, ESYNC_LOG_DIR=str(tmp_path / f"logs-{rank}"))
         cluster.finish()
     outputs = [cluster.output(f"worker-{rank}") for rank in range(len(STEPS))]
     shards = [json.loads(re.search(r"^shard (.*)$", output, re.MULTILINE)[1]) for output in outputs]
@@ -35,4 +32,3 @@ def test_gluon_loop_over_shard_and_data_loader_with_processes_trains(tmp_path: P
         assert sum(entry["num_samples"] for entry in rounds) > len(shards[rank])
         computed = [phases for entry in rounds for phases in entry["time"].values() if COMPUTE in phases]
         assert len(computed) >= ROUNDS
-        assert all((GET_BATCH in phases) == (kind == "batches") for phases in computed)
