@@ -73,22 +73,11 @@ def test_simulated_workers_that_exchange_per_host_train_as_those_that_do_not(wor
     assert any((mine != theirs).any() for mine, theirs in zip(by_host, flat, strict=True))  # added in another order
 
 
-def test_simulated_workers_alone_on_their_hosts_train_the_same_per_host():
-    modelled = cluster(0.1, 0.3, 0.2)
-    flat, by_host = (trained(each, "--mode=sync") for each in (modelled, sharing_hosts(modelled, 1)))
-    np.testing.assert_array_equal(by_host, flat)
-
-
 def test_simulated_servers_and_collectives_take_the_same_adam_steps():
     words = ("--mode=sync", "--optimizer=adam", "--learning-rate=0.001")
     servers, ring = (trained(cluster(0.1, 0.5), *words, f"--collective={way}") for way in ("ps", "ring"))
     for weights in [servers[1], *ring]:
         np.testing.assert_array_equal(weights, servers[0])
-
-
-def test_simulated_asgd_depends_on_device_speeds():
-    one, other = trained(cluster(0.1, 0.25), "--mode=async"), trained(cluster(0.25, 0.1), "--mode=async")
-    assert np.abs(one[0] - other[0]).max() > 0
 
 
 def test_simulated_evaluation_takes_virtual_time_and_has_a_real_accuracy():
@@ -115,19 +104,6 @@ def test_simulated_evaluation_takes_virtual_time_and_has_a_real_accuracy():
     assert numerics.gradients == 5
 
 
-def test_simulated_servers_apply_weighting_and_outer_momentum():
-    two = cluster(0.1, 0.5)
-    found = {
-        words: trained(two, "--mode=esync", *words, rounds=2)
-        for words in ((), ("--weighting=samples",), ("--weighting=normalized",), ("--outer-momentum=0.9",))
-    }
-    for weights in found.values():
-        np.testing.assert_array_equal(weights[0], weights[1])
-    assert len({weights[0].tobytes() for weights in found.values()}) == 4
-    (plain, _), (uniform, _) = found[()], trained(two, "--weighting=uniform", "--outer-momentum=0", rounds=2)
-    assert plain.tobytes() == uniform.tobytes()
-
-
 def test_simulated_collective_and_servers_weight_statistics_alike():
     two = cluster(0.1, 0.3)
     words = ("--mode=esync", "--network=mobilenet-v1x0.0625", "--batch-size=4")
@@ -141,53 +117,6 @@ def test_simulated_collective_and_servers_weight_statistics_alike():
         assert np.abs(uniform - samples).max() > 0
     for kind in ("uniform", "samples"):
         np.testing.assert_allclose(found["ps", kind], found["ring", kind], rtol=1e-4, atol=1e-5)
-
-
-def test_simulated_dylu_and_ssp_train_with_real_gradients():
-    chosen = options(*WORDS, "--mode=ssp", "--staleness=0", f"--data-dir={find_data_dir(None, 'fashion-mnist')}")
-    assert chosen.learning_rate > 0
-    asgd, ssp = (trained(cluster(0.1, 0.3), *words) for words in (["--mode=async"], ["--mode=ssp", "--staleness=50"]))
-    np.testing.assert_array_equal(asgd[0], ssp[0])
-    tight = trained(cluster(0.1, 0.3), "--mode=ssp", "--staleness=0")
-    assert np.abs(tight[0] - asgd[0]).max() > 0
-    with_momentum, without = (
-        trained(cluster(0.1, 0.3), "--mode=dylu", "--local-iterations=2", f"--outer-momentum={beta}")
-        for beta in (0.9, 0)
-    )
-    assert np.abs(with_momentum[0] - without[0]).max() > 0
-
-
-def test_simulated_diloco_without_outer_momentum_equals_local_sgd():
-    words = ("--local-iterations=2", "--global-lr=1")
-    local = trained(cluster(0.1, 0.2), "--mode=local-sgd", *words)
-    diloco = trained(cluster(0.2, 0.1), "--mode=diloco", "--outer-momentum=0", *words)
-    np.testing.assert_array_equal(local[0], diloco[0])  # speeds do not matter either
-    moved = trained(cluster(0.1, 0.2), "--mode=diloco", *words)
-    assert np.abs(moved[0] - local[0]).max() > 0
-
-
-def test_simulated_fedprox_stays_nearer_to_the_common_model_than_local_sgd():
-    words = ("--local-iterations=5", "--local-lr=0.005", "--collective=ring")
-    (begin, _) = trained(cluster(0.1, 0.2), "--mode=local-sgd", "--local-iterations=1", "--local-lr=1e-12", rounds=1)
-    local, none, weak, strong = (
-        trained(cluster(0.1, 0.2), *mode, *words, rounds=1)
-        for mode in (
-            ["--mode=local-sgd"],
-            *(["--mode=fedprox", f"--prox-mu={mu}"] for mu in (0, 0.1, 10)),
-        )
-    )
-    assert none[0].tobytes() == local[0].tobytes()
-    moved = [np.linalg.norm(weights[0] - begin) for weights in (local, weak, strong)]
-    assert moved[0] > moved[1] > 1.2 * moved[2] > 0
-
-
-def test_simulated_scaffold_is_the_same_over_servers_and_collectives():
-    words = ("--mode=scaffold", "--local-iterations=3", "--local-lr=0.005", "--partition=class")
-    servers, ring = (trained(cluster(0.1, 0.2), *words, f"--collective={way}") for way in ("ps", "ring"))
-    for weights in (servers[1], *ring):
-        np.testing.assert_array_equal(weights, servers[0])
-    local = trained(cluster(0.1, 0.2), "--mode=local-sgd", *words[1:])
-    assert np.abs(local[0] - servers[0]).max() > 1e-4
 
 
 def test_simulated_overlap_ends_with_the_common_model_on_all_workers():
