@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,24 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell starts what runs in its background with SIGINT ignored, and so would every program
     # that the tests start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def code_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty folder that is the current one; what a test loads from files of users is forgotten after it."""
+    from esync.algorithms import ALGORITHMS, loading
+    from esync.runtime import user_code
+
+    names, modules = dict(ALGORITHMS), dict(sys.modules)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(user_code, "_files", {})
+    monkeypatch.setattr(loading, "_sources", {})
+    yield tmp_path
+    ALGORITHMS.clear()
+    ALGORITHMS.update(names)
+    for name in set(sys.modules) - set(modules):
+        del sys.modules[name]
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from types import FunctionType
 import pytest
 
 from esync import worker
-from esync.algorithms import Algorithm, LocalSGD, loading
+from esync.algorithms import Algorithm, LocalSGD
 from esync.algorithms.loading import (
     AlgorithmError,
     agreed_source,
@@ -27,7 +27,6 @@ from esync.algorithms.loading import (
 )
 from esync.algorithms.registry import ALGORITHMS
 from esync.launch.command import main as launch
-from esync.runtime import user_code
 from esync.runtime.errors import ExpectedError
 from esync.simulate.__main__ import main as simulate
 
@@ -53,18 +52,8 @@ def algorithm(name: str = "Mine", line: str = "sends = 'nothing'") -> str:
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """An empty folder that is the current one; whatever a test loads is forgotten after it."""
-    names, modules = dict(ALGORITHMS), dict(sys.modules)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(user_code, "_files", {})
-    monkeypatch.setattr(loading, "_sources", {})
-    yield tmp_path
-    ALGORITHMS.clear()
-    ALGORITHMS.update(names)
-    for name in set(sys.modules) - set(modules):
-        del sys.modules[name]
+def folder(code_folder: Path) -> Path:
+    return code_folder
 
 
 def write(path: Path, text: str) -> Path:

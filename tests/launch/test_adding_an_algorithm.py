@@ -1,7 +1,4 @@
-"""The example of docs/how-to/adding_an_algorithm.md, run with the page's own commands.
-
---long adds its simulation.
-"""
+"""The example of docs/how-to/adding_an_algorithm.md, run with the page's own commands."""
 
 import json
 import os
@@ -117,20 +114,6 @@ def distance(one: Path, other: Path) -> float:
 
     before, after = (mx.nd.load(str(each / "model.params")) for each in (one, other))
     return float(np.sqrt(sum(np.sum((before[name] - after[name]).asnumpy().astype(float) ** 2) for name in before)))
-
-
-@pytest.mark.long
-def test_documented_algorithm_is_simulated_with_and_without_gradients(folder: Path) -> None:
-    times, gradients = commands("esync.simulate")
-    small = [*SMALL, *SHORT, "--rounds", "4"]
-    run(folder, "esync.simulate", times, *small)
-    assert iterations(folder / "timed") == [GROWING[:4]] * 3
-    assert [facts["clipped"] for facts in runs(folder / "timed")] == [0] * 3  # no gradients, no hooks
-    run(folder, "esync.simulate", gradients, *small)
-    assert iterations(folder / "modelled") == [GROWING[:4]] * 3
-    assert [facts["clipped"] for facts in runs(folder / "modelled")] == [sum(GROWING[:4])] * 3
-    run(folder, "esync.simulate", gradients, *SMALL, "--clip", "1e9", "--rounds", "4", "--overwrite")
-    assert [facts["clipped"] for facts in runs(folder / "modelled")] == [0] * 3
 
 
 def test_documented_algorithm_is_a_mode_by_file_module_and_entry_point(folder: Path) -> None:

@@ -1,6 +1,5 @@
-"""Algorithms from outside the package that fail, are missing, or differ on another host."""
+"""Algorithms from outside the package that fail or are missing."""
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,6 @@ import launching
 import pytest
 from launching import Launch, write
 from test_launched_jobs import run
-from test_ssh import description, machines  # noqa: F401 - a fixture
 
 from esync.launch.description import DescriptionError, read
 
@@ -47,30 +45,6 @@ def test_launch_with_algorithm_that_raises_ends_without_replacement(tmp_path, da
     assert "replacement" not in job.output
     assert 'halfway.py", line' in job.output
     assert "RuntimeError: boom" in job.output
-
-
-def test_launch_with_algorithm_missing_or_different_on_a_host_names_the_host(tmp_path, data_dir, sshd, machines):  # noqa: F811
-    """Checked before anything starts; a host without workers need not have it."""
-    shutil.copy(HALFWAY, tmp_path)
-    there = sshd.workdir("right") / "halfway.py"
-    there.write_text(HALFWAY.read_text() + "\n# once more\n")
-    content = description(sshd, [0.05, 0.05], **TRAIN, data_dir=str(data_dir))
-    file = write(tmp_path / "cluster.yaml", content)
-    said = refused(tmp_path, file)
-    left, right = (line for line in said.splitlines() if line.startswith(("launch: error: host", "host")))
-    assert f"host left: halfway.py:Halfway: the file {sshd.workdir('left')}/halfway.py is not there" in left
-    assert "host right: the source of halfway.py:Halfway there differs from this machine's" in right
-    for name, text in (("left", left), ("right", right)):
-        assert f"copy halfway.py there; a relative path begins in the host's workdir, {sshd.workdir(name)}" in text
-
-    there.write_text("import no_such_package\n" + HALFWAY.read_text())
-    for worker in content["workers"]:
-        worker["host"] = "right"  # only the scheduler and the server are on the left one now
-    said = refused(tmp_path, write(file, content))
-    assert "host left" not in said
-    assert "host right: halfway.py:Halfway cannot be imported: halfway.py, line 1: ModuleNotFoundError" in said
-    assert "copy" not in said
-    assert not (tmp_path / "logs").exists()
 
 
 def test_launch_with_missing_algorithm_file_names_it(tmp_path):

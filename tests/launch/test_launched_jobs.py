@@ -1,6 +1,6 @@
 """Whole jobs by `python -m esync.launch`, with real processes on this machine.
 
---long adds further moments near the end, and a disk full of checkpoints.
+--long adds further moments near the end.
 """
 
 import contextlib
@@ -20,7 +20,6 @@ from launching import Launch, description, write
 from esync.launch.command import main
 from esync.reports.runs import load_run
 from esync.reports.trace import write_trace
-from tests.support.disks import fill
 from tests.support.trace_reader import read_trace
 from tests.support.variants import variants
 
@@ -177,27 +176,6 @@ def test_launch_with_disk_full_for_a_while_continues(tmp_path, data_dir, launch:
     assert job.wait() == 0, job.output
     assert rounds(folder / "left" / "cpu") == list(range(1, 61))
     assert json.loads((tmp_path / "result.json").read_text())["figures"]["rounds"] == 60
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("small_disk", ["3m"], indirect=True)
-def test_launch_with_disk_full_of_checkpoints_ends_and_names_the_directory(
-    tmp_path, data_dir, launch: Start, small_disk
-):
-    content = description([0.1, 0.1], mode="sync", data_dir=str(data_dir), learning_rate=0.001, no_evaluation=True)
-    content["train"] |= {"checkpoint_dir": str(small_disk), "checkpoint_every": 3, "max_time": 300}
-    file = write(tmp_path / "cluster.yaml", content)
-    job = launch(file, "--resume")
-    job.until(lambda: any(small_disk.glob("round-*/worker-1.json")))
-    ballast = fill(small_disk, pages=30)  # of 61 that the model takes
-    assert job.wait() == 1
-    assert re.search(rf"cannot write a checkpoint to {small_disk}/round-\d+: No space left on device", job.output)
-    assert "Traceback" not in job.output
-    assert "starting a replacement" not in job.output
-    ballast.unlink()
-    again = launch(file, "--resume", "--rounds", "30")
-    assert again.wait() == 0, again.output
-    assert rounds(tmp_path / "logs" / "lenet" / "sync" / "left" / "cpu") == list(range(1, 31))
 
 
 def test_launch_that_ends_or_is_killed_leaves_no_process(tmp_path, data_dir, launch: Start):

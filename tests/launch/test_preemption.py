@@ -15,7 +15,6 @@ from esync.launch.description import DescriptionError, read
 from esync.launch.hosts import locate
 from esync.launch.plan import plan
 from esync.launch.resources import HostResources
-from tests.support.variants import variants
 
 pytestmark = pytest.mark.timeout(300)
 LIMIT = 120  # seconds for one job
@@ -63,18 +62,6 @@ def test_preempted_job_goes_on_without_losing_a_round(tmp_path, data_dir, launch
     assert one.keys() == other.keys()
     for name in one:
         assert (one[name] == other[name]).all()
-
-
-@pytest.mark.parametrize("mode", variants(["esync", "async", "tiered"], quick=["esync"]))
-def test_preempted_job_of_another_mode_goes_on(tmp_path, data_dir, launch: Start, mode):
-    file = write(tmp_path / "cluster.yaml", cluster(data_dir, 60, mode=mode))
-    job = launch(file, "--resume")
-    job.until(lambda: any(len(numbers(path)) >= 3 for path in (tmp_path / "logs").glob("lenet/*/*/*")))
-    job.process.send_signal(signal.SIGUSR1)
-    assert job.wait(LIMIT) == os.EX_TEMPFAIL, job.output
-    again = launch(file, "--resume")
-    assert again.wait(LIMIT) == 0, again.output
-    assert (tmp_path / "kept" / "model" / "model.params").exists()
 
 
 def test_job_that_does_not_end_in_its_time_is_ended(tmp_path, data_dir, launch: Start):

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import shutil
 import socket
 from contextlib import closing
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 from launching import description
 
+from esync.algorithms.loading import digest as algorithm_digest
+from esync.algorithms.loading import find
 from esync.launch.agent_pool import AgentPool
 from esync.launch.description import Description
 from esync.launch.hosts import locate
@@ -20,6 +23,8 @@ from esync.launch.resources import HostResources, Ports
 from esync.runtime.user_functions import digest
 
 HERE = "127.0.0.1"
+TESTS = Path(__file__).parents[1]
+NETWORK, ALGORITHM = f"{TESTS}/support/user_networks.py:small", f"{TESTS}/algorithms/halfway.py:Halfway"
 CHECK = {
     "do": "check",
     "ports": 1,
@@ -48,12 +53,31 @@ def test_agent_on_host_with_checkpoints_of_an_earlier_run_refuses(tmp_path):
         assert "error" not in agent.answer({**request, "checkpoints": None})
 
 
+@pytest.mark.parametrize(("kind", "source"), [("functions", NETWORK), ("algorithm", ALGORITHM)])
+def test_agent_without_a_source_or_with_another_one_refuses(code_folder, kind, source):
+    path, _, name = source.rpartition(":")
+    file = Path(path).name
+    said = [f"{file}:{name}", "another digest"]
+    request = {**CHECK, "address": "", "checkpoints": None, kind: [said] if kind == "functions" else said}
+    with closing(Agent()) as agent:
+        absent = agent.answer(dict(request))["error"]
+        assert f"{file}:{name}: the file {code_folder}/{file} is not there" in absent
+        (code_folder / file).write_text("import no_such_package\n")
+        broken = agent.answer(dict(request))["error"]
+        assert (f"{file}, line 1: ModuleNotFoundError" in broken) == (kind == "algorithm")  # a function is not imported
+        shutil.copy(path, code_folder)
+        other = agent.answer(dict(request))["error"]
+        assert f"the source of {file}:{name} there differs from this machine's" in other
+        for text in (absent, other):
+            assert f"copy {file} there; a relative path begins in the host's workdir, {code_folder}" in text
+
+
 @pytest.mark.parametrize(
     ("flags", "asked"), [({}, ["~/kept", 1]), ({"resume": True}, None), ({"overwrite": True}, None)]
 )
-def test_agent_is_asked_about_checkpoints_and_functions_only_on_hosts_of_workers(flags, asked):
-    network = f"{Path(__file__).parents[1]}/support/user_networks.py:small"
-    train = {"mode": "sync", "learning_rate": 0.001, "checkpoint_dir": "~/kept", "network": network}
+@pytest.mark.usefixtures("code_folder")
+def test_agent_is_asked_about_checkpoints_and_sources_only_on_hosts_of_workers(flags, asked):
+    train = {"mode": ALGORITHM, "local_lr": 0.001, "checkpoint_dir": "~/kept", "network": NETWORK}
     content = {
         **description([0.1], ["far"], **train, **flags),
         "hosts": {"far": {"address": "203.0.113.9"}, "other": {"address": "203.0.113.8"}},
@@ -72,8 +96,9 @@ def test_agent_is_asked_about_checkpoints_and_functions_only_on_hosts_of_workers
             return {}
 
     check_hosts(job, Asked(), {}, 0)
-    assert (requests["other"]["checkpoints"], requests["other"]["functions"]) == (None, [])
-    assert requests["far"]["functions"] == [(network, digest(network))]
+    assert [requests["other"][name] for name in ("checkpoints", "functions", "algorithm")] == [None, [], None]
+    assert requests["far"]["functions"] == [(NETWORK, digest(NETWORK))]
+    assert requests["far"]["algorithm"] == (ALGORITHM, algorithm_digest(find(ALGORITHM)))
     assert json.loads(json.dumps(requests["far"]["checkpoints"])) == asked
 
 

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -138,17 +137,6 @@ def test_launch_with_stand_in_for_srun_runs_a_whole_job(tmp_path, data_dir, laun
     folder = tmp_path / "logs" / "lenet" / "esync"
     for device in (f"{NODES[0]}/cpu", f"{NODES[1]}/cpu", f"{NODES[1]}/cpu-1"):
         assert rounds(folder / device) == [1, 2, 3, 4]
-
-
-def test_interrupted_launch_with_stand_in_for_srun_leaves_nothing_behind(tmp_path, data_dir, launch: Start):
-    train = {"mode": "sync", "network": "lenet", "batch_size": 8, "rounds": 100_000, "data_dir": str(data_dir)}
-    file = write(tmp_path / "train.yaml", {"train": {**train, "no_evaluation": True}})
-    nodes = variables(f"{NODES[0]}:1:1:0 {NODES[1]}:1:1:0")
-    running = launch(file, "--slurm", PYTHONPATH=str(ROOT), **nodes)
-    running.until(lambda: any(tmp_path.glob(f"logs/*/*/{NODES[1]}/cpu/iter-*.txt")), LONG)
-    running.process.send_signal(signal.SIGINT)
-    assert running.wait(LONG) == 1, running.output
-    assert running.gone_within(60) == {}
 
 
 # --- a real Slurm ---------------------------------------------------------------------------------

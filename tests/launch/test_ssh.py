@@ -1,7 +1,4 @@
-"""Whole jobs over ssh, with a real sshd and two hosts with folders of their own.
-
---long adds home directories.
-"""
+"""Whole jobs over ssh, with a real sshd and two hosts with folders of their own."""
 
 import contextlib
 import json
@@ -104,27 +101,6 @@ def test_launch_over_ssh_runs_a_whole_job_and_gathers_the_logs(tmp_path, data_di
     assert TOKEN not in (folder / "processes" / "worker-0.log").read_text()
     assert re.search(r"^scheduler \| .*everyone is here$", job.output, re.MULTILINE)
     assert "everyone is here" in (folder / "processes" / "scheduler.log").read_text()
-
-
-@pytest.mark.long
-def test_launch_over_ssh_with_tilde_paths_uses_the_home_of_each_host(tmp_path, data_dir, sshd, machines, launch: Start):
-    homes = {name: tmp_path / f"home-{name}" for name in ("here", *ADDRESSES)}
-    for name in ADDRESSES:
-        homes[name].mkdir()
-        (homes[name] / "python").symlink_to(sys.executable)
-    content = description(sshd, [0.05, 0.05], local_lr=0.01, rounds=2, data_dir=str(data_dir), log_dir="~/logs")
-    virtual = {"VIRTUAL_ENV": sys.prefix, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    for name in ADDRESSES:
-        changes = {"python": "~/python", "env": {"HOME": str(homes[name]), **virtual}}
-        content["hosts"][name] = sshd.entry(name, **changes)
-    job = launch(write(tmp_path / "cluster.yaml", content), HOME=str(homes["here"]))
-    assert job.wait(LONG) == 0, job.output
-    for name in ADDRESSES:
-        assert rounds(homes[name] / "logs/lenet/esync" / name / "cpu") == [1, 2]
-        assert rounds(homes["here"] / "logs/lenet/esync" / name / "cpu") == [1, 2]  # copied
-        assert not (sshd.workdir(name) / "~").exists()
-    assert not (tmp_path / "~").exists()
-    assert (homes["right"] / "logs/lenet/esync/processes/.state-server").is_dir()  # where the state server ran
 
 
 def _command_lines() -> list[str]:

@@ -1,14 +1,10 @@
-"""A network in a user's file: launched here and over ssh, refused where it differs.
-
---long adds ssh.
-"""
+"""A network in a user's file, launched."""
 
 import json
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,43 +12,15 @@ import launching
 import pytest
 import user_datasets
 from launching import Launch, write
-from sshd import ADDRESSES
-from test_launched_jobs import rounds
 from test_ssh import LONG, description, machines  # noqa: F401 - a fixture
 
 from esync.launch.description import DescriptionError, read
-from esync.launch.remote_agent import Agent
 
 pytestmark = pytest.mark.timeout(400)
 
 Start = Callable[..., Launch]
 FILE = Path(__file__).parents[1] / "support" / "user_networks.py"
 TRAIN: dict[str, Any] = {"network": "user_networks.py:small", "local_lr": 0.01, "rounds": 2}
-
-
-@pytest.mark.long
-def test_own_network_over_ssh_trains_and_resumes(tmp_path, data_dir, sshd, machines, launch: Start):  # noqa: F811
-    for place in (tmp_path, *(sshd.workdir(name) for name in ADDRESSES)):
-        shutil.copy(FILE, place)
-    kept = tmp_path / "kept"
-    content = description(sshd, [0.05, 0.08], **TRAIN, data_dir=str(data_dir), checkpoint_dir=str(kept))
-    file = write(tmp_path / "cluster.yaml", content)
-    job = launch(file)
-    assert job.wait(LONG) == 0, job.output
-    folder = tmp_path / "logs" / "user_networks.small" / "esync"
-    for host in ADDRESSES:
-        facts = json.loads((folder / host / "cpu" / "run.json").read_text())
-        assert facts["network"] == "user_networks.small"
-        assert facts["sources"]["network"]["source"] == "user_networks.py:small"
-        assert len(facts["sources"]["network"]["digest"]) == 12
-        assert facts["options"]["network"] == "user_networks.py:small"
-    assert json.loads((folder / "left" / "cpu" / "iter-2.txt").read_text())["accuracy"] is not None
-    assert (kept / "model" / "model-symbol.json").exists()
-    for place in (tmp_path, *(sshd.workdir(name) for name in ADDRESSES)):  # may change before a run goes on
-        (place / FILE.name).write_text(FILE.read_text() + "\n# corrected\n")
-    job = launch(file, "--resume", "--rounds", "3")
-    assert job.wait(LONG) == 0, job.output
-    assert rounds(folder / "left" / "cpu") == [1, 2, 3]
 
 
 def test_own_network_and_images_work_in_launch_simulate_and_evaluate(tmp_path, launch: Start):
@@ -102,32 +70,9 @@ def classifies(model: Path, folder: Path) -> float:
     return sum(right) / len(right)
 
 
-def test_agent_without_own_network_or_with_another_one_refuses(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    request = {"do": "check", "ports": 0, "claims": {}, "data": None, "engine": False, "address": ""}
-    request |= {"algorithm": None, "program": None, "checkpoints": None, "functions": [["user_networks.py:small", "x"]]}
-    with closing(Agent()) as agent:
-        absent = agent.answer(dict(request))["error"]
-        assert f"user_networks.py:small: the file {tmp_path}/user_networks.py is not there" in absent
-        shutil.copy(FILE, tmp_path)
-        other = agent.answer(dict(request))["error"]
-    assert "the source of user_networks.py:small there differs from this machine's" in other
-    for text in (absent, other):
-        assert f"copy user_networks.py there; a relative path begins in the host's workdir, {tmp_path}" in text
-
-
 def test_launch_with_missing_network_function_names_the_nearest(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copy(FILE, tmp_path)
     content = launching.description([0.05], **{**TRAIN, "network": "user_networks.py:smal"})
     with pytest.raises(DescriptionError, match=r"cluster.yaml:18: train.network: .*no function smal \(did you mean sm"):
         read(write(tmp_path / "cluster.yaml", content))
-
-
-def test_network_function_that_fails_is_told_in_one_sentence(tmp_path, data_dir, launch: Start):
-    (tmp_path / "nets.py").write_text("def build(classes):\n    return classes.depth\n")
-    content = launching.description([0.05], **{**TRAIN, "network": "nets.py:build"}, data_dir=str(data_dir))
-    job = launch(write(tmp_path / "cluster.yaml", content))
-    assert job.wait() == 1, job.output
-    assert "nets.py:build has failed: nets.py, line 2: AttributeError" in job.output
-    assert "Traceback" not in job.output

@@ -5,21 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from esync.runtime import user_code
 from esync.runtime.user_code import MissingUserCodeError, UserCodeError
 from esync.runtime.user_functions import call, check, digest, load, short_name
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """An empty folder that is the current one; whatever a test loads is forgotten after it."""
-    modules = dict(sys.modules)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(user_code, "_files", {})
-    yield tmp_path
-    for name in set(sys.modules) - set(modules):
-        del sys.modules[name]
+def folder(code_folder: Path) -> Path:
+    return code_folder
 
 
 def write(path: Path, text: str) -> Path:
