@@ -59,16 +59,6 @@ rates = st.floats(1e-4, 1.0)
 # --- SGD ------------------------------------------------------------------------------------------
 
 
-def test_sgd_with_momentum_equals_the_steps_by_hand():
-    step = Step(learning_rate=0.25, momentum=0.5)
-    weights, velocity = sgd(array(1.0, -2.0), array(4.0, 8.0), None, step)
-    assert velocity.tolist() == [-1.0, -2.0]
-    weights, velocity = sgd(weights, array(4.0, 0.0), velocity, step)
-    # v: 0.5·(−1) − 0.25·4 = −1.5;  0.5·(−2) − 0 = −1
-    assert velocity.tolist() == [-1.5, -1.0]
-    assert weights.tolist() == [-1.5, -5.0]
-
-
 # --- Gluon's other optimizers ---------------------------------------------------------------------
 
 #: Gluon's optimizer, its options, our rule. The options are such that each of them can be seen in
@@ -116,12 +106,6 @@ def test_rules_equal_gluons_optimizers(theirs, options, ours, decay, clip):
         # digits are lost.
         np.testing.assert_allclose(weights, gluons.asnumpy(), rtol=2e-5, atol=5e-6)
     assert np.abs(numpy_of(weights) - start).max() > 0.1
-
-
-def test_adamw_decay_is_decoupled():
-    """With a zero gradient Adam would normalize the decay; AdamW takes a share of the weights."""
-    weights, _ = AdamWRule()(np.float32([1.0, -4.0]), np.zeros(2, np.float32), None, Step(0.5, weight_decay=0.1))
-    np.testing.assert_allclose(weights, [0.95, -3.8], rtol=1e-6)
 
 
 def test_adam_restored_corrects_its_means_as_if_uninterrupted():

@@ -59,6 +59,7 @@ def test_handshake_differences_ignore_what_belongs_to_the_process(handshake):
         ),
         ({"bucket_elements": 8}, ["bucket elements 8 instead of 16"]),
         ({"protocol": wire.PROTOCOL + 1}, [f"protocol {wire.PROTOCOL + 1} instead of {wire.PROTOCOL}"]),
+        ({"version": "0.0"}, ["version 0.0 instead of"]),
         ({"limits": Limits(rounds=8)}, ["limits"]),
         ({"agreement": {"network": "alexnet", "seed": 0}}, ["network alexnet instead of lenet"]),
         ({"agreement": {"network": "lenet", "seed": 0, "size": 5}}, ["size 5 instead of nothing"]),

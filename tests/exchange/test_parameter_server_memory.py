@@ -12,6 +12,7 @@ from .memory_servers import MemoryServers, Push
 
 def test_server_memory_is_at_most_one_model_per_worker():
     """Measures the bound p·M in the docstring of parameter_server, over many rounds and deaths."""
+    MemoryServers(1, [0.0]).send(0, 1, [1.0])  # what is loaded or compiled once does not count
     workers, size, bucket = 4, 200_000, 20_000
     cluster = MemoryServers(workers, np.zeros(size), bucket_elements=bucket)
     values = np.ones(size, np.float32)
@@ -62,3 +63,12 @@ def test_key_store_ignores_keys_beyond_those_of_the_workers():
         tracemalloc.stop()
     assert kept < 100_000
     assert cluster.weights().tolist() == before
+
+
+def test_payloads_are_added_as_soon_as_those_of_smaller_ranks_have_been() -> None:
+    cluster = MemoryServers(4, np.zeros(100), bucket_elements=100)
+    staged = []
+    for rank in (2, 0, 1):
+        cluster.send(rank, 1, np.ones(100))
+        staged.append(cluster.memories[0].staged_bytes)
+    assert staged == [400, 800, 400]

@@ -70,9 +70,15 @@ def classifies(model: Path, folder: Path) -> float:
     return sum(right) / len(right)
 
 
-def test_launch_with_missing_network_function_names_the_nearest(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("train", "said"),
+    [
+        ({"network": "user_networks.py:smal"}, r"18: train.network: .*no function smal \(did you mean small"),
+        ({"mode": "halfwy.py:Halfway"}, r"\d+: train.mode: .*halfwy.py is not there"),
+    ],
+)
+def test_launch_with_missing_function_or_file_names_it(tmp_path, monkeypatch, train, said):
     monkeypatch.chdir(tmp_path)
     shutil.copy(FILE, tmp_path)
-    content = launching.description([0.05], **{**TRAIN, "network": "user_networks.py:smal"})
-    with pytest.raises(DescriptionError, match=r"cluster.yaml:18: train.network: .*no function smal \(did you mean sm"):
-        read(write(tmp_path / "cluster.yaml", content))
+    with pytest.raises(DescriptionError, match=f"cluster.yaml:{said}"):
+        read(write(tmp_path / "cluster.yaml", launching.description([0.05], **{**TRAIN, **train})))

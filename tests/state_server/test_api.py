@@ -16,18 +16,6 @@ def ask(job: str, rank: int, k: int, capability: float, round: int = 1, **furthe
     return answer
 
 
-def test_api_query_and_reset_play_a_round(mine):
-    assert ask(mine, 0, 1, 0.1, round_trip=0.001)["ready"] is False
-    assert ask(mine, 2, 1, 2.1) == {"ready": True, "lease": 0.0}
-    assert ask(mine, 0, 9, 0.1)["ready"] is True
-    assert ask(mine, 1, 1, 1.1)["ready"] is True
-    for rank in range(3):
-        assert post(f"{mine}/reset", {"rank": rank, "round": 2})[:2] == (200, {})
-    shown = send(mine)[1]
-    assert (shown["name"], shown["round"], shown["state"], shown["slowest"]) == ("mine", 2, "running", 2)
-    assert ask(mine, 0, 1, 0.1, round=2)["ready"] is False
-
-
 def test_api_job_shows_worker_states(mine):
     def states() -> list[str]:
         return [worker["state"] for worker in send(mine)[1]["workers"]]

@@ -7,6 +7,7 @@ import pytest
 
 import esync
 from esync import TrainerCallback
+from esync.algorithms import SSGD
 from esync.exchange import JobAbortedError, SlotLostError
 from esync.runtime import progress
 from esync.runtime.environment import SUPERVISED_VARIABLE
@@ -201,6 +202,19 @@ def test_trainer_left_by_an_error_tells_the_others_unless_they_know_or_it_is_rep
     if supervised:
         known = [event for event in events if event and event["kind"] != progress.WARNING]
         assert known[2:] == [reported] * (reported is not None)
+
+
+def test_error_in_an_algorithm_of_ones_own_would_come_again_in_a_replacement(monkeypatch) -> None:
+    class Broken(SSGD):
+        def before_exchange(self, model: Any) -> None:
+            raise RuntimeError("boom")
+
+    monkeypatch.setenv(SUPERVISED_VARIABLE, "1")
+    net = make_net()
+    trainer = sgd_trainer(net, Broken(), world=steady_world(flat(net), rank=1))
+    with pytest.raises(RuntimeError), trainer:
+        take_steps(net, trainer, 0)
+    assert told(trainer) == [("abort", "worker 1: RuntimeError: boom"), "close"]
 
 
 @pytest.mark.parametrize(
