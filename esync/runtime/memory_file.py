@@ -29,29 +29,6 @@ class SharedMemoryError(ExpectedError):
     """Raised when memory cannot be shared; the message says why."""
 
 
-def allocate(name: str, size: int) -> int:
-    """Return the descriptor of new memory, initialized with zeros.
-
-    It is completely allocated, so that no later access fails for lack of memory.
-
-    Args:
-        name: name in the kernel's list of mapped files.
-        size: number of bytes.
-
-    Raises:
-        SharedMemoryError: there is not enough memory.
-    """
-    descriptor = -1
-    try:
-        descriptor = memory_descriptor(name)
-        os.posix_fallocate(descriptor, 0, size)
-    except OSError as error:
-        if descriptor >= 0:
-            os.close(descriptor)
-        raise SharedMemoryError(f"cannot allocate {size / 1e6:.1f} MB of shared memory: {error.strerror}") from None
-    return descriptor
-
-
 class MemoryFile:
     """Shared memory of a fixed size, and locks on single bytes of it.
 
@@ -70,6 +47,7 @@ class MemoryFile:
 
     def __init__(self, descriptor: int, size: int) -> None:
         self.descriptor, self.size = descriptor, size
+        self._process = os.getpid()
         self._lock = threading.Lock()  # the kernel's locks do not distinguish threads
         try:
             status = os.fstat(descriptor)
@@ -82,6 +60,29 @@ class MemoryFile:
         except SharedMemoryError:
             os.close(descriptor)
             raise
+
+    @classmethod
+    def create(cls, name: str, size: int) -> "MemoryFile":
+        """Create shared memory, initialized with zeros.
+
+        It is completely allocated, so that no later access fails for lack of memory.
+
+        Args:
+            name: name in the kernel's list of mapped files.
+            size: number of bytes.
+
+        Raises:
+            SharedMemoryError: there is not enough memory.
+        """
+        descriptor = -1
+        try:
+            descriptor = memory_descriptor(name)
+            os.posix_fallocate(descriptor, 0, size)
+        except OSError as error:
+            if descriptor >= 0:
+                os.close(descriptor)
+            raise SharedMemoryError(f"cannot allocate {size / 1e6:.1f} MB of shared memory: {error.strerror}") from None
+        return cls(descriptor, size)
 
     # --- locks ------------------------------------------------------------------------------------
 

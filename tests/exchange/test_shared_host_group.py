@@ -6,7 +6,6 @@ import resource
 import secrets
 import signal
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -131,10 +130,8 @@ def limit_files(group: SharedHostGroup, most: int) -> None:
 
 
 @pytest.fixture
-def token() -> Iterator[str]:
-    token = f"test-{secrets.token_hex(8)}"
-    yield token
-    list_of(token).unlink(missing_ok=True)
+def token() -> str:
+    return f"test-{secrets.token_hex(8)}"
 
 
 @pytest.fixture
@@ -150,8 +147,8 @@ def until(condition: Callable[[], Any]) -> None:
         time.sleep(0.01)
 
 
-def list_of(token: str) -> Path:
-    return Path(tempfile.gettempdir(), f"esync-{token}")
+def names_in_use(token: str) -> int:
+    return Path("/proc/net/unix").read_text().count(token)
 
 
 def test_shared_host_group_processes_that_begin_at_once_share_one_memory(token, start):
@@ -200,12 +197,14 @@ def test_shared_host_group_maker_killed_is_gone_at_once_and_others_share_with_it
     one.kill()
     assert not two.call(alive, 1)
     again = start(not_joined, token, 1)
+    until(lambda: names_in_use(token))  # one of the others shares it now
     assert again.call(join)
     assert again.call(counted) == 5
     assert again.call(all_of, 1) == {8.0}
     assert three.call(alive, 1)
     two.kill()
     three.kill()
+    until(lambda: names_in_use(token))
     assert start(joined, token, 3).call(counted) == 5
 
 
@@ -216,17 +215,18 @@ def test_shared_host_group_that_all_have_left_is_made_anew(token, start):
     one.call(leave)
     assert not two.call(alive, 1)
     two.call(leave)
-    assert not list_of(token).exists()
+    assert names_in_use(token) == 0
     assert one.call(join)
     assert one.call(counted) == 0
 
 
-def test_shared_host_group_all_killed_leave_no_memory(token, start):
+def test_shared_host_group_all_killed_leave_nothing(token, start):
     processes = [start(joined, token, rank) for rank in RANKS]
     for process in processes:
         assert token in _mapped(Path("/proc", str(process.number)))
     for process in processes:
         process.kill()
+    assert names_in_use(token) == 0
     assert not [process for process in Path("/proc").glob("[0-9]*") if token in _mapped(process)]
 
 
@@ -239,12 +239,13 @@ def _mapped(process: Path) -> str:
         return ""
 
 
-def test_shared_host_group_forked_process_holds_no_locks(token, start):
+def test_shared_host_group_forked_process_neither_holds_locks_nor_serves(token, start):
     one, two = start(joined, token, 1), start(joined, token, 3)
     child = one.call(fork_child)
     try:
         one.kill()
         assert not two.call(alive, 1)
+        until(lambda: names_in_use(token))
         assert start(joined, token, 1).call(alive, 3)
     finally:
         os.kill(child, signal.SIGKILL)
@@ -292,6 +293,10 @@ def test_shared_host_group_refuses_other_users(token, start):
     stranger = start(be_stranger, token, 3)
     assert not stranger.call(join)
     assert not mine.call(alive, 3)
+    mine.kill()
+    assert stranger.call(join)
+    with_stranger = start(not_joined, token, 4)
+    assert not with_stranger.call(join)
 
 
 def test_shared_host_group_without_memory_says_how_much_is_needed(token, start):
@@ -300,7 +305,7 @@ def test_shared_host_group_without_memory_says_how_much_is_needed(token, start):
     needed = r"ExchangeError: cannot allocate \d+\.\d MB of shared memory: .*; the 3 workers .* leave per_host out"
     with pytest.raises(ChildError, match=needed):
         process.call(join, 1_000_000)
-    assert not list_of(token).exists()
+    assert names_in_use(token) == 0
 
 
 def test_shared_host_group_wait_ends_with_a_change(token, start):

@@ -15,7 +15,7 @@ from esync.data.fetch import _locked_folder
 from esync.launch.folders import lock_folder
 from esync.runtime import files
 from esync.runtime.files import NoHomeError, expanded, flush_folder, memory_descriptor, through_memory, write_atomically
-from esync.runtime.memory_file import MemoryFile, allocate
+from esync.runtime.memory_file import MemoryFile
 from esync.state_server.state_folder import StateFolder, StateFolderError
 from esync.training.round_log import claim
 
@@ -187,7 +187,7 @@ def test_memory_without_memfd_is_an_unnamed_file(tmp_path: Path, monkeypatch: py
     with through_memory(tmp_path / "model") as path:
         path.write_bytes(b"weights")
     assert (tmp_path / "model").read_bytes() == b"weights"
-    memory = MemoryFile(allocate("esync-test", 4096), 4096)
+    memory = MemoryFile.create("esync-test", 4096)
     other = MemoryFile(os.dup(memory.descriptor), 4096)
     memory.memory[0] = 7
     assert other.memory[0] == 7

@@ -1,7 +1,7 @@
 """The memory that worker processes of one host share; see `host_group`.
 
-The first process creates it, and the others open it through that process
-(`runtime.shared_descriptor`). The memory has no name, and is freed when the last process that has
+The first process creates it, and passes its descriptor to the others
+(`runtime.descriptor_service`). The memory has no name, and is freed when the last process that has
 it ends. Each worker holds a lock while it lives, so the others know whether it is alive. Linux only.
 
 The memory starts with the number of changes of the table, followed by two copies of the table. The
@@ -20,8 +20,8 @@ import numpy as np
 from typing_extensions import override
 
 from ... import config
-from ...runtime import shared_descriptor
-from ...runtime.memory_file import MemoryFile, SharedMemoryError, allocate
+from ...runtime.descriptor_service import DescriptorService, DescriptorServiceError, OtherTermsError
+from ...runtime.memory_file import MemoryFile, SharedMemoryError
 from ..base import ExchangeError
 from ..host_group import HostGroup, HostMemoryPlan
 
@@ -56,8 +56,9 @@ class SharedHostGroup(HostGroup):
         if rank not in ranks:
             raise ValueError(f"worker {rank} is not among those of its host: {', '.join(map(str, ranks))}")
         self.rank, self.ranks, self.most = rank, tuple(ranks), most
-        self._name, self._patience = f"esync-{token}", patience
+        self._token, self._patience = token, patience
         self._file: MemoryFile | None = None
+        self._service: DescriptorService | None = None
         self._arrays: dict[tuple[Any, ...], np.ndarray] = {}
         self._tables: list[np.ndarray] = []
         self._seen = 0  # number of changes of the table when it was last locked
@@ -65,16 +66,26 @@ class SharedHostGroup(HostGroup):
     @override
     def join(self, plan: HostMemoryPlan) -> bool:
         parts, size = _layout(plan, self.ranks)
-        terms = hashlib.sha256(repr((VERSION, self.ranks, self.most, plan.table.descr, parts)).encode()).hexdigest()
+        terms = hashlib.sha256(repr((VERSION, self.ranks, self.most, plan.table.descr, parts)).encode()).digest()
+        service = DescriptorService(f"esync-{self._token}", terms)
+        made: list[MemoryFile] = []
+
+        def make() -> int:
+            made.append(MemoryFile.create(service.name, size))
+            return made[0].descriptor
+
         try:
-            descriptor = shared_descriptor.join(self._name, terms, lambda: allocate(self._name, size))
-            file = MemoryFile(descriptor, size)
-        except shared_descriptor.OtherTermsError as error:
+            descriptor = service.get_or_make(make)
+            file = made[0] if made else MemoryFile(descriptor, size)
+        except OtherTermsError as error:
+            service.close()
             raise ExchangeError(f"{error}: the workers of this host do not exchange the same vectors") from None
-        except OSError as error:
-            log.warning("cannot share %s: %s; worker %d exchanges by itself", self._name, error.strerror, self.rank)
+        except DescriptorServiceError as error:
+            service.close()
+            log.warning("%s; worker %d exchanges by itself", error, self.rank)
             return False
         except SharedMemoryError as error:
+            service.close()
             raise ExchangeError(
                 f"{error}; the {len(self.ranks)} workers of this host need that much in common to exchange as one: "
                 "leave per_host out of the description, or place fewer workers on this host"
@@ -85,10 +96,10 @@ class SharedHostGroup(HostGroup):
                 file.holder(self._lock_of(self.rank)),
                 self.rank,
             )
-            shared_descriptor.leave(self._name)
+            service.close()
             file.close()
             return False
-        self._file = file
+        self._service, self._file = service, file
         self._changes: np.ndarray = np.ndarray((1,), np.int64, file.memory)
         self._tables = [
             np.ndarray((plan.table.itemsize,), np.uint8, file.memory, parts["table", which][0]) for which in (0, 1)
@@ -158,10 +169,10 @@ class SharedHostGroup(HostGroup):
 
     @override
     def leave(self) -> None:
-        if self._file is not None:
-            shared_descriptor.leave(self._name)
+        if self._service is not None and self._file is not None:
+            self._service.close()
             self._file.close()
-            self._file = None
+            self._service = self._file = None
             self._arrays, self._tables = {}, []
             del self._changes
 
