@@ -332,3 +332,61 @@ def test_worker_with_another_number_than_the_scheduler_ends_and_names_it(tmp_pat
         cluster.start("worker-0", [*WORKER, "-m", "sync", "--rounds", "1"], **{variable: "3"})
         assert cluster.wait("worker-0") == 1
         assert f"error: {variable} is 3, but {2 if 'WORKER' in variable else 1} where" in cluster.output("worker-0")
+
+
+#: Mode → flags with which a round has many iterations, or one.
+UNREPLACED = {"sync": (), "async": (), "local-sgd": ("--local-iterations", "1000")}
+
+
+@pytest.mark.parametrize("mode", variants(UNREPLACED, quick=["sync"]))
+def test_worker_that_nobody_replaces_ends_the_run_and_is_named(tmp_path: Path, mode: str) -> None:
+    ends = ["--rounds", "100000", "--no-export", "--step-time", "0.1"]
+    with Cluster(tmp_path, 3, servers=2) as cluster:
+        for rank in range(3):
+            logs = ["-ld", str(tmp_path / f"logs-{rank}")]
+            cluster.start_worker(rank, [*WORKER, "-m", mode, *UNREPLACED[mode], *ends, *logs])
+        until(cluster, lambda: all(f"worker {rank} of 3" in cluster.output(f"worker-{rank}") for rank in range(3)))
+        kill(cluster, "worker-2")
+        for name in ("worker-0", "worker-1", "server-0", "server-1"):
+            assert cluster.wait(name) == 1
+            said = cluster.output(name)
+            assert re.search(r"worker 2 at 127\.0\.0\.1:\d+ is gone: its connection has ended, and nobody", said), said
+            assert "Traceback" not in said
+        assert cluster.wait("scheduler") == 0, cluster.output("scheduler")
+
+
+def test_servers_end_when_all_workers_are_gone_and_name_them(tmp_path: Path) -> None:
+    with Cluster(tmp_path, 1) as cluster:
+        flags = ["-m", "sync", "--rounds", "100000", "--step-time", "0.2"]
+        cluster.start_worker(0, [*WORKER, *flags, "-ld", str(tmp_path / "logs")])
+        until(cluster, lambda: "worker 0 of 1" in cluster.output("worker-0"))
+        kill(cluster, "worker-0")
+        assert cluster.wait("server-0") == 1
+        assert "worker 0 at 127.0.0.1:" in cluster.output("server-0")
+        assert cluster.wait("scheduler") == 0
+
+
+#: Programs of users' own that leave without having closed their trainer: how worker 0 ends → with
+#: which exit code, and what the server says of the end.
+UNCLOSED = {
+    "trainer.step(backward(net, [0, 1]))": (1, r"worker 1 at .* is gone: its connection has ended"),
+    "raise RuntimeError('no such file')": (1, "worker 0: RuntimeError: no such file"),
+    "sys.exit(3)": (3, "worker 0: exit code 3"),
+}
+
+
+@pytest.mark.parametrize("end", variants(UNCLOSED, quick=["sys.exit(3)"]))
+def test_program_that_does_not_close_its_trainer_keeps_its_exit_code(tmp_path: Path, end: str) -> None:
+    """MXNet aborts where its threads outlive Python. The servers wait for nobody: the run has
+    failed.
+    """
+    with Cluster(tmp_path, 2) as cluster:
+        cluster.environment["PYTHONPATH"] = str(SCRIPTS.parent.parent)
+        for rank in range(2):
+            cluster.start_worker(rank, ["-c", OWN_PROGRAM, end], interpreter=rank == 0)
+        code, reason = UNCLOSED[end]
+        assert cluster.wait("worker-0") == code, cluster.output("worker-0")
+        assert "terminate called" not in cluster.output("worker-0")
+        assert cluster.wait("server-0") == 1
+        assert re.search(f"all workers have left: {reason}", cluster.output("server-0"))
+        assert cluster.wait("scheduler") == 0
