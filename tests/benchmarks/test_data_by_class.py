@@ -1,36 +1,19 @@
 """benchmarks/data_by_class.py and sparse_resnet.py: flags, the tuned settings, and the tables."""
 
-import json
 import sys
 from dataclasses import replace
 
 import pytest
 
 from esync.runtime.errors import ExpectedError
-from esync.simulate.__main__ import parse_arguments
 
-from ..support.benchmark_programs import benchmark
+from ..support.benchmark_programs import benchmark, leave, simulations_of
 
 by_class = benchmark("data_by_class")
 sparse = benchmark("sparse_resnet")
 
 
-def leave(folder, curves, seconds=180.0):
-    """Write finished runs: name of a run → seconds and accuracies of its evaluations."""
-    folder.mkdir(exist_ok=True)
-    kept = {
-        name: {
-            "result": {
-                "accuracies": [[0, *each] for each in curve],
-                "seconds": seconds,
-                "final_accuracy": curve[-1][1],
-                "final_parts": {"recall/a": 1.0, "recall/b": 0.6, "recall/c": 0.2},
-            },
-            "real": {"core_seconds": 1.0},
-        }
-        for name, curve in curves.items()
-    }
-    (folder / "runs.json").write_text(json.dumps(kept))
+RECALLS = {"recall/a": 1.0, "recall/b": 0.6, "recall/c": 0.2}
 
 
 def test_by_class_runs_have_names_of_their_own_and_valid_flags(tmp_path):
@@ -38,13 +21,7 @@ def test_by_class_runs_have_names_of_their_own_and_valid_flags(tmp_path):
     assert all(0 < len(by_class.tuning(method)) <= 9 for method in by_class.METHODS)
     best = {run.method: run for run in tuned}
     reported = [replace(run, case=case, held_out=False, seed=1) for run in best.values() for case in by_class.CASES]
-    runs = [*tuned, *reported]
-    assert len({run.name for run in runs}) == len(runs)
-    options = by_class.parse_arguments(["--out", str(tmp_path)])
-    for run in runs:
-        _, *words = run.words(options)
-        simulated, job = parse_arguments(words[2:])
-        assert simulated.file.is_file()
+    for run, job in simulations_of([*tuned, *reported], by_class.parse_arguments(["--out", str(tmp_path)])):
         assert ("dataset" in job.typed) == run.held_out
         assert job.typed["partition"] == by_class.CASES[run.case].partition
         assert job.typed.get("momentum", 0.0) == run.momentum
@@ -57,19 +34,19 @@ def test_by_class_tuned_is_the_setting_that_ends_best_once_all_were_tried(tmp_pa
     runs = by_class.tuning("sync")
     curves = {run.name: [(10, 0.9), (89, 0.80)] for run in runs}
     curves[runs[1].name] = [(10, 0.5), (89, 0.85)]
-    leave(tmp_path, {name: curve for name, curve in curves.items() if name != runs[0].name}, 90.0)
+    leave(tmp_path, {name: curve for name, curve in curves.items() if name != runs[0].name}, seconds=90.0)
     assert by_class.tuned(tmp_path, "sync") is None
-    leave(tmp_path, curves, 90.0)
+    leave(tmp_path, curves, seconds=90.0)
     assert by_class.tuned(tmp_path, "sync") == runs[1]
 
 
 def test_by_class_table_has_times_of_all_seeds_and_the_lowest_recalls(tmp_path):
     given = by_class.parse_arguments(["--out", str(tmp_path), "--methods", "sync", "--seeds", "2"])
     curves = {run.name: [(30, 0.9)] for run in by_class.tuning("sync")}
-    leave(tmp_path, curves, 30.0)
+    leave(tmp_path, curves, seconds=30.0, final_parts=RECALLS)
     reported = by_class.reported(given)
     ends = {reported[0].name: [(10, 0.7), (26, 0.85)], reported[1].name: [(30, 0.85)]}
-    leave(tmp_path, {**curves, **ends}, 30.0)
+    leave(tmp_path, {**curves, **ends}, seconds=30.0, final_parts=RECALLS)
     row = by_class.table(given).splitlines()[-1].split(" | ")
     assert row[2:6] == ["2", "28 ± 3", "28 ± 3", "by 0 of 2"]
     assert row[-2:] == ["0.20, 0.60", "0.33 |"]
@@ -82,11 +59,7 @@ def test_by_class_without_tuning_says_so(tmp_path, monkeypatch):
 
 
 def test_sparse_runs_have_names_of_their_own_and_valid_flags(tmp_path):
-    options = sparse.parse_arguments(["--out", str(tmp_path)])
     runs = sparse.runs(2, 6)
-    assert len({run.name for run in runs}) == len(runs) == 22
-    for run in runs:
-        _, *words = run.words(options)
-        simulated, job = parse_arguments(words[2:])
-        assert simulated.file.is_file()
+    assert len(runs) == 22
+    for run, job in simulations_of(runs, sparse.parse_arguments(["--out", str(tmp_path)])):
         assert job.typed.get("momentum", 0.0) == (0.7 if run.method.startswith(("DG", "momentum")) else 0.0)

@@ -1,10 +1,8 @@
 """benchmarks/fastest_device.py: tuned settings, flags, and the table of times."""
 
-import json
-
 import pytest
 
-from ..support.benchmark_programs import ROOT, benchmark
+from ..support.benchmark_programs import ROOT, benchmark, leave, simulations_of
 
 program = benchmark("fastest_device")
 
@@ -13,28 +11,13 @@ def given(folder, *words):
     return program.parse_arguments(["--out", str(folder), *words])
 
 
-def leave(folder, **curves):
-    """Write finished runs: name of a run → seconds and accuracies of its evaluations."""
-    kept = {
-        name: {"result": {"accuracies": [[0, *each] for each in curve]}, "real": {"core_seconds": 1.0}}
-        for name, curve in curves.items()
-    }
-    (folder / "runs.json").write_text(json.dumps(kept))
-
-
 @pytest.mark.parametrize("cluster", program.CLUSTERS)
 def test_fastest_device_runs_have_names_of_their_own_and_valid_flags(cluster, monkeypatch, tmp_path):
-    from esync.simulate.__main__ import parse_arguments
-
     monkeypatch.chdir(ROOT)
     options = given(tmp_path, "--cluster", cluster)
     runs = [run for method in program.METHODS for run in program.tuning(options, method)]
-    assert len({run.name for run in runs}) == len(runs)
     assert len(program.tuning(options, program.BEST)) <= 24
-    for run in runs:
-        _, *words = run.words(options)
-        simulated, job = parse_arguments(words[2:])
-        assert simulated.file.is_file()
+    for run, job in simulations_of(runs, options):
         assert ("dataset" in job.typed) == run.held_out
 
 
@@ -44,7 +27,7 @@ def test_tuned_is_the_setting_that_is_soonest_at_the_targets(tmp_path):
     curves = {run.name: [(10, 0.85), (40, 0.88), (200, 0.90)] for run in runs}
     curves[runs[2].name] = [(5, 0.85), (30, 0.88), (210, 0.90)]  # later at the last one, but sooner in the mean
     curves[runs[3].name] = [(9, 0.85), (39, 0.88)]  # never at the last one: 600 s
-    leave(tmp_path, **curves)
+    leave(tmp_path, curves)
     assert program.tuned(options, "local") == runs[2].setting
 
 
@@ -60,7 +43,7 @@ def test_table_compares_with_the_device_alone_and_with_the_best_of_the_grid(tmp_
             run = program.SpeedRun(runs[0].cluster, method, runs[0].setting, seed)
             last = 0.89 if method == "fast" and seed == 2 else 0.90
             curves[run.name] = [(10 * factor, 0.85), (20 * factor, 0.88), (30 * factor, last)]
-    leave(tmp_path, **curves)
+    leave(tmp_path, curves)
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in program.table(options).splitlines()]
     alone, best, fast = rows[2:]
     # The device alone was run with 0.03 s a batch, the fastest one here takes 0.02 s.
