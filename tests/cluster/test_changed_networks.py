@@ -126,16 +126,13 @@ def test_weights_that_workers_assign_in_different_rounds_take_effect_for_all(tmp
     assert np.array_equal(both[0]["net_dense1_weight"], np.broadcast_to(expected, (2, 4)))
 
 
-def test_projections_of_workers_with_local_steps_are_part_of_their_updates(tmp_path: Path) -> None:
-    plan: dict[str, Any] = {"change": "clip", "at": list(range(12)), "rate_after": 0.01}
+@pytest.mark.parametrize(("change", "at", "rate"), [("clip", [*range(12)], 0.01), ("freeze", [4], 0.1)])
+def test_changes_of_workers_with_local_steps_are_part_of_their_updates(
+    tmp_path: Path, change: str, at: list[int], rate: float
+) -> None:
+    plan: dict[str, Any] = {"change": change, "at": at, "rate_after": rate}
     both = train(tmp_path, [Plan("", "local-sgd", options={"local_iterations": 2}, **plan) for _ in range(2)])
     assert_alike(*both)
-    assert_alike(both[0], alone(tmp_path, **plan), tolerance=1e-5)
-
-
-def test_layer_that_local_steps_freeze_stands_still(tmp_path: Path) -> None:
-    plan: dict[str, Any] = {"change": "freeze", "at": [4], "rate_after": 0.1}
-    both = train(tmp_path, [Plan("", "local-sgd", options={"local_iterations": 2}, **plan) for _ in range(2)])
     assert_alike(both[0], alone(tmp_path, **plan), tolerance=1e-5)
 
 

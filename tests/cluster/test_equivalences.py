@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from esync.runtime.mxnet_import import mx
 
@@ -58,17 +59,11 @@ def one_device(optimizer: dict[str, Any], name: str = "sgd") -> np.ndarray:
     return flat_weights(net)
 
 
-def test_ssgd_equals_one_device_with_all_batches_together(tmp_path: Path) -> None:
-    weights = train(tmp_path, 2, algorithm="sync", optimizer=SGD)
-    for other in weights[1:]:
-        np.testing.assert_array_equal(other, weights[0])
-    np.testing.assert_allclose(weights[0], one_device(SGD), **TOLERANCE)
-
-
-def test_ssgd_per_host_equals_one_device_with_all_batches_together(tmp_path: Path) -> None:
-    """Workers 0 and 2 are on one host, and exchange as one."""
+@pytest.mark.parametrize("per_host", [False, True])
+def test_ssgd_equals_one_device_with_all_batches_together(tmp_path: Path, per_host: bool) -> None:
+    """Where workers exchange per host, 0 and 2 are on one, and exchange as one."""
     group = {"ESYNC_PER_HOST": "2", "ESYNC_HOST_GROUP": f"{uuid.uuid4().hex}:0,2"}
-    environments = [group, {"ESYNC_PER_HOST": "2"}, group]
+    environments = [group, {"ESYNC_PER_HOST": "2"}, group] if per_host else []
     weights = train(tmp_path, 2, algorithm="sync", optimizer=SGD, environments=environments)
     for other in weights[1:]:
         np.testing.assert_array_equal(other, weights[0])

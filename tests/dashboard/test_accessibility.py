@@ -56,6 +56,33 @@ def open_all(page) -> None:
     page.wait_for_timeout(200)
 
 
+@pytest.fixture(params=["dashboard", "report"])
+def shown(request, page) -> str:
+    """What is opened: the dashboard of a job, or a report."""
+    if request.param == "dashboard":
+        open_job(page, request.getfixturevalue("server"), "third")
+    else:
+        open_report(page, request.getfixturevalue("report_address"))
+    return request.param
+
+
+def test_page_is_walked_through_by_tab_and_every_stop_is_seen(page, shown):
+    stops = list(tab_stops(page))
+    assert [stop for stop in stops if not (stop["outlined"] and stop["seen"] and stop["whole"])] == []
+    assert unreachable(page, stops) == []
+    assert boxes_without_keyboard(page) == []
+
+
+def test_charts_have_their_figures_as_text(page, shown):
+    charts = page.evaluate(CHARTS)
+    assert len(charts) == 5 if shown == "dashboard" else len(charts) > 4
+    for chart in charts:
+        assert any(letter.isdigit() for letter in chart["label"]), chart
+        assert chart["rows"] > 0, chart
+    if shown == "dashboard":
+        assert "worker 1 · round 6 · 7 local iterations · compute 0.30 s" in charts[0]["label"]
+
+
 def descends_by_one(levels: list[int]) -> bool:
     return levels[0] == 1 and all(below <= above + 1 for above, below in pairwise(levels))
 
@@ -88,24 +115,6 @@ def test_dashboard_before_the_first_job_violates_no_guideline(page, start_proces
     page.keyboard.press("Enter")
     page.wait_for_selector("#empty:not([hidden])")
     assert violations(page, "best-practice") == []
-
-
-def test_dashboard_is_walked_through_by_tab_and_every_stop_is_seen(page, server):
-    open_job(page, server, "third")
-    stops = list(tab_stops(page))
-    assert [stop for stop in stops if not (stop["outlined"] and stop["seen"] and stop["whole"])] == []
-    assert unreachable(page, stops) == []
-    assert boxes_without_keyboard(page) == []
-
-
-def test_dashboard_charts_have_their_figures_as_text(page, server):
-    open_job(page, server, "third")
-    charts = page.evaluate(CHARTS)
-    assert len(charts) == 5
-    for chart in charts:
-        assert any(letter.isdigit() for letter in chart["label"]), chart
-        assert chart["rows"] > 0, chart
-    assert "worker 1 · round 6 · 7 local iterations · compute 0.30 s" in charts[0]["label"]
 
 
 def test_dashboard_announces_what_happens_and_nothing_else(page, server):
@@ -142,23 +151,6 @@ def test_report_violates_no_guideline(page, report_address, scheme):
     assert page.evaluate("document.documentElement.lang") == "en"
     assert page.title().endswith(" – ESync")
     assert descends_by_one(page.evaluate(HEADINGS))
-
-
-def test_report_is_walked_through_by_tab_and_every_stop_is_seen(page, report_address):
-    open_report(page, report_address)
-    stops = list(tab_stops(page))
-    assert [stop for stop in stops if not (stop["outlined"] and stop["seen"] and stop["whole"])] == []
-    assert unreachable(page, stops) == []
-    assert boxes_without_keyboard(page) == []
-
-
-def test_report_charts_have_their_figures_as_text(page, report_address):
-    open_report(page, report_address)
-    charts = page.evaluate(CHARTS)
-    assert len(charts) > 4
-    for chart in charts:
-        assert any(letter.isdigit() for letter in chart["label"]), chart
-        assert chart["rows"] > 0, chart
 
 
 def test_report_announces_the_values_that_arrow_keys_lead_to(page, report_address):

@@ -133,32 +133,6 @@ def test_machine_without_power_is_replaced_by_a_spare_host(machines: Machines, s
 
 
 @LONG
-def test_machine_without_power_is_waited_for_until_it_answers(machines: Machines, start: Callable[..., Job]):
-    job = start(mode="sync", rounds=40)
-    machines.power_off(CAT)
-    job.until_said(f"waiting for cat ({machines.addresses[CAT]}) to answer (worker-2)")
-    machines.power_on(CAT)
-    (replacement,) = job.report()["replacements"]
-    assert (replacement["name"], replacement["counted"]) == ("worker-2", False)
-    assert whole(job, CAT)
-
-
-@LONG
-@pytest.mark.parametrize("elastic", [False, True])
-def test_machine_that_stays_away_is_given_up(machines: Machines, start: Callable[..., Job], elastic: bool):
-    job = start("--wait-for-host", "20", mode="sync", rounds=100_000, elastic=elastic)
-    machines.power_off(CAT)
-    lost = f"is lost: cat ({machines.addresses[CAT]}) has not answered for"
-    if elastic:
-        job.until_said(f"worker-2 (cat/cpu) {lost}")
-        job.until_trained(3, ANT, BEE)
-    report = job.interrupt() if elastic else job.report(1)
-    assert f"worker-2 (cat/cpu) {lost}" in job.launch.output
-    assert report["lost_hosts"] == [CAT]
-    assert [each["name"] for each in report["failures"]][:1] == ([] if elastic else ["worker-2"])
-
-
-@LONG
 def test_machine_of_server_unplugged_for_long_ends_the_job_and_is_named(machines: Machines, start: Callable[..., Job]):
     job = start(mode="sync", rounds=100_000)
     machines.unplug(ANT)
