@@ -47,7 +47,7 @@ from esync.exchange import ModelSink, Source, Specification
 from esync.exchange.codecs.base import Decoder, Encoder, GetBuffer, PackedArray
 from esync.exchange.codecs.sparse import Sparse
 from esync.exchange.protocol.parameter_server import ParameterServer
-from tests.exchange.memory_exchanges import MemoryExchanges
+from tests.support.memory_exchanges import MemoryExchanges
 
 KINDS = ("none", "fp16", "4bit", "2bit")
 PARTS = ("wire", "codec", "cost", "traffic", "accuracy", "lenet")

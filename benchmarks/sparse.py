@@ -75,7 +75,7 @@ def server(sizes: list[int], workers: int, secondary: float) -> dict[str, Any]:
     from esync.exchange import Specification
     from esync.exchange.codecs.factory import worker_codec
     from esync.exchange.protocol import wire
-    from tests.exchange.memory_servers import MemoryServers
+    from tests.support.memory_servers import MemoryServers
 
     rng = np.random.default_rng(0)
     total = sum(sizes)

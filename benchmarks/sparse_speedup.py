@@ -193,7 +193,7 @@ def measure(method: str, workers: int, sizes: list[int]) -> dict[str, Any]:
 
 def dense(sizes: list[int]) -> dict[str, Any]:
     """Measure the same for a dense gradient, which the server applies to the model."""
-    from tests.exchange.memory_servers import MemoryServers
+    from tests.support.memory_servers import MemoryServers
 
     gradient = np.random.default_rng(0).standard_normal(sum(sizes), np.float32)
     servers = MemoryServers(1, np.zeros_like(gradient), bucket_elements=config.BUCKET_ELEMENTS, synchronous=False)

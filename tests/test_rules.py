@@ -32,7 +32,7 @@ from esync.rules import (
 )
 from esync.runtime.mxnet_import import mx
 
-from .exchange.memory_servers import floats
+from .support.memory_servers import floats
 
 #: Makes an array of the kind that the rules are to be run on.
 KINDS = [pytest.param(np.float32, id="numpy"), pytest.param(lambda values: mx.nd.array(values), id="mxnet")]

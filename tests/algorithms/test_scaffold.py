@@ -14,9 +14,7 @@ from esync.arguments import read
 from esync.exchange import Exchange, Specification
 from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.round_state import Limits
-from esync.runtime.batch_sizes import StepTime
 from esync.runtime.mxnet_import import mx
-from esync.runtime.phase_timer import PhaseTimer
 from esync.runtime.straggler_injection import Straggler
 from esync.simulate.cluster_state import ClusterState
 from esync.simulate.collective import SharedCollectiveState, SimulatedCollective
@@ -25,7 +23,7 @@ from esync.simulate.network import Link, Network
 from esync.simulate.servers import ServerModel, ServerNode
 from esync.simulate.store import VirtualStore
 
-from ..support.scripted_world import Device
+from ..support.memory_world import MemoryWorld
 from ..support.small_net import BATCH, backward, make_net
 from ..trainer.test_trainer_gradients import scaled
 from .test_hooks import amp_backward, make_trainer
@@ -41,22 +39,6 @@ TOLERANCE: dict[str, Any] = {"rtol": 2e-4, "atol": 2e-5}
 def gradient(rank: int, weights: np.ndarray, weight_decay: float = 0.0) -> np.ndarray:
     result: np.ndarray = CURVATURES[rank] * (weights - OPTIMA[rank]) + weight_decay * weights
     return result
-
-
-@dataclass
-class World:
-    """A worker's way to the others, in virtual time."""
-
-    cluster: "Cluster"
-    rank: int
-    step_times: Sequence[StepTime] = ()
-
-    def __post_init__(self) -> None:
-        self.device = Device()
-        self.recorder = PhaseTimer(self.device.now)
-
-    def exchange(self, specification: Specification) -> Exchange:
-        return self.cluster.exchange(specification, self.rank)
 
 
 @dataclass
@@ -97,7 +79,7 @@ class Cluster:
         settings = {name: make() if callable(make) else make for name, make in self.settings.items()}
         trainer = esync.Trainer(
             [weight], "sgd", settings, algorithm=algorithm, limits=Limits(rounds=rounds),
-            world=World(self, rank), gradient_scale=self.scale,  # type: ignore[arg-type]
+            world=MemoryWorld(lambda asked: self.exchange(asked, rank)), gradient_scale=self.scale,  # type: ignore[arg-type]
         )  # fmt: skip
         trainer.start()
         assert trainer.algorithm.result is not None

@@ -14,45 +14,16 @@ from typing import Any
 import esync
 from esync.algorithms import Algorithm, LocalSGD
 from esync.checkpoints.store import Part
-from esync.exchange import Exchange, Specification
-from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.round_state import Limits
-from esync.runtime.batch_sizes import StepTime
-from esync.runtime.phase_timer import PhaseTimer
 
-from ..exchange.memory_store import KilledError, MemoryCluster, MemoryStore
-from ..search.algorithms import Questions, StateServer, SteppedDevice
-from ..support.scripted_world import Device
+from ..search.algorithms import Questions, StateServer
+from ..support.memory_cluster import KilledError, MemoryCluster, MemoryStore
+from ..support.memory_world import MemoryWorld, SteppedDevice
 from ..support.small_net import BATCH, backward, make_net, values
 
 #: What happens to a worker: given its rank and the moment, a name and a round; may raise
 #: KilledError.
 Fate = Callable[["Life", str, int], None]
-
-
-class MemoryWorld:
-    """Leads one worker to the servers in memory; see `algorithms.World`.
-
-    Args:
-        store: to the servers.
-        job: with the state server, and the seconds of an iteration; None: without either.
-    """
-
-    step_times: Sequence[StepTime] = ()
-
-    def __init__(self, store: MemoryStore, job: "Job | None" = None) -> None:
-        self.store, self._job = store, job
-        self.device: Any = Device()
-        if job is not None and job.step_times:
-            self.device = SteppedDevice(job.cluster, store, job.step_times[store.rank], 0.0, random.Random(0))
-        self.recorder = PhaseTimer(self.device.now)
-
-    def exchange(self, specification: Specification) -> Exchange:
-        return ParameterServerExchange(specification, self.store)
-
-    def coordination(self, address: object, rank: int, job: object = "", delayed: bool = False) -> Questions:
-        assert self._job is not None
-        return Questions(self._job.cluster, self.store, self._job.state_server, delayed, True)
 
 
 @dataclass
@@ -118,9 +89,7 @@ class Job:
         self.state_server = StateServer()
         self.lives: list[Life] = []
         self.models: dict[int, list[bytes]] = {}
-        for rank in range(self.workers):
-            self.cluster.start(rank, self._live)
-        self.cluster.run()
+        self.cluster.run_all(self._live)
         return self
 
     @property
@@ -154,6 +123,14 @@ class Job:
         for life in self.lives:
             self.cluster.kill_process(life.store.nonce)
 
+    def _world(self, store: MemoryStore) -> MemoryWorld:
+        if not self.step_times:
+            return MemoryWorld(store)
+        device = SteppedDevice(store, self.step_times[store.rank])
+        return MemoryWorld(
+            store, device, lambda delayed: Questions(self.cluster, store, self.state_server, delayed, True)
+        )
+
     def _train(self, life: Life) -> None:
         net = make_net()
         checkpoints = esync.Checkpoints(self.folder(life.rank), self.every, self.keep, resume=self.resume)
@@ -163,7 +140,7 @@ class Job:
             {"learning_rate": 0.1, "momentum": 0.9},
             algorithm=self.algorithm(),
             limits=Limits(rounds=self.rounds),
-            world=MemoryWorld(life.store, self),
+            world=self._world(life.store),  # type: ignore[arg-type]
             checkpoints=checkpoints,
         )
         if self.step_times:

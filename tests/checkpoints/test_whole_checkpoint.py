@@ -8,7 +8,7 @@ import pytest
 from esync.algorithms import ASGD, SSP
 from esync.checkpoints.checkpoints import Checkpoints
 
-from ..exchange.memory_store import KilledError
+from ..support.memory_cluster import KilledError
 from .memory_jobs import Job, Life, all_of, dies, power_off
 
 LEASE = 1.0
@@ -158,7 +158,7 @@ def test_checkpoint_writer_slower_than_the_lease_is_waited_for(tmp_path):
 
 def test_checkpoint_reader_slower_than_the_lease_is_waited_for(tmp_path, monkeypatch):
     def slowly(self, *arguments):
-        self._trainer.world.store.sleep(10 * LEASE)
+        self._trainer.world.way.sleep(10 * LEASE)
         return take_over(self, *arguments)
 
     take_over = Checkpoints.take_over

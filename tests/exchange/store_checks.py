@@ -20,7 +20,7 @@ from esync.exchange.protocol.round_state import Limits
 from esync.exchange.protocol.status import Status
 from esync.exchange.protocol.store import ArraySpec, CancelledError, Store
 
-from .vectors import SIZES, TENSORS, Held, sources, values
+from ..support.vectors import SIZES, TENSORS, Held, sources, values
 
 WORKERS, SERVERS, BUCKET = 3, 2, 4
 ROUNDS = 4

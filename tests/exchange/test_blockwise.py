@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from esync import config
-from esync.exchange.blockwise import BlockwiseRule, block_slices
+from esync.exchange.blockwise import BlockwiseRule
 from esync.rules import RESET_MOMENTUM, RULES, Step, make_rule, split_state
 
 SIZE = 23
@@ -25,11 +25,6 @@ def step(turn: int) -> Step:
     return Step(0.1, 0.9, 0.01, noise(turn, 1), turn, workers=2, scalars={RESET_MOMENTUM: float(turn == 2)})
 
 
-def test_places_cover_the_values_once_in_blocks() -> None:
-    assert list(block_slices(3, 20)) == [slice(3, 10), slice(10, 17), slice(17, 20)]
-    assert list(block_slices(3, 3)) == []
-
-
 @pytest.mark.parametrize("name", RULES)
 def test_blockwise_rule_gives_the_same_bits_as_the_rule_on_the_whole(name: str) -> None:
     rule = make_rule(name, {})
@@ -46,13 +41,6 @@ def test_blockwise_rule_gives_the_same_bits_as_the_rule_on_the_whole(name: str) 
         for own, other in zip(split_state(kept), split_state(state), strict=True):
             assert (own is None) == (other is None)
             assert own is None or own.tobytes() == other.tobytes()
-
-
-def test_blockwise_rule_yields_blocks_whose_weights_are_replaced() -> None:
-    weights = np.zeros(SIZE, np.float32)
-    for place in BlockwiseRule(make_rule("add_mean_update", {})).blocks(weights, noise(1), Step(1.0)):
-        assert weights[: place.stop].tobytes() == noise(1)[: place.stop].tobytes()
-        assert not weights[place.stop :].any()
 
 
 def test_blockwise_rule_keeps_state_that_is_an_input_or_no_array() -> None:

@@ -13,8 +13,8 @@ from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.round_state import Limits
 from esync.exchange.protocol.store import ArraySpec
 
-from .memory_store import MemoryCluster, MemoryStore
-from .vectors import SIZES, Held, sources, values
+from ..support.memory_cluster import MemoryCluster, MemoryStore
+from ..support.vectors import SIZES, Held, sources, values
 
 LEASE, LONG = 1.0, 10.0  # seconds
 

@@ -21,7 +21,7 @@ from esync.exchange.protocol.round_state import Limits
 from esync.rules import Step, momentum_sgd, sgd
 from esync.runtime.watchdog import WaitTimeoutError, Watchdog
 
-from .vectors import Held, sources
+from ..support.vectors import Held, sources
 
 SIZES = {WEIGHTS: 23, STATISTICS: 5}
 

@@ -6,7 +6,7 @@ import pytest
 from esync.exchange import SlotLostError, Specification
 from esync.exchange.protocol.round_state import Limits
 
-from .memory_exchanges import MemoryExchanges
+from ..support.memory_exchanges import MemoryExchanges
 
 #: Seconds of silence; nobody is dropped for that here.
 LEASE = 1e6

@@ -12,7 +12,7 @@ import numpy as np
 
 from esync.exchange import Specification
 
-from .memory_exchanges import MemoryExchanges
+from ..support.memory_exchanges import MemoryExchanges
 
 ROOT = Path(__file__).parents[2]
 ROW = re.compile(r"^\| (\d+) \| `([\w/]+)\.py` \| `([\w.]+)` \|", re.MULTILINE)

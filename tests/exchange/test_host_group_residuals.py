@@ -15,11 +15,11 @@ from esync.exchange.protocol.round_state import Limits
 from esync.exchange.protocol.store import ArraySpec
 
 from ..search.invariants import log_of, logged_commits
-from .memory_exchanges import Kept, MemoryExchanges
-from .memory_store import MemoryCluster, MemoryStore
+from ..support.memory_cluster import MemoryCluster, MemoryStore
+from ..support.memory_exchanges import Kept, MemoryExchanges
+from ..support.vectors import SIZES, Held, sources, values
 from .store_checks import BUCKET, SERVERS, WORKERS
 from .test_host_groups import CODECS
-from .vectors import SIZES, Held, sources, values
 
 LOSSY = ["fp16", "2bit"]
 SIZE = 2061
@@ -150,9 +150,7 @@ class HangingRun:
         self.hung: int | None = None
         self.arrays = chance.randrange(6)  # that it sends before
         with logged_commits():
-            for rank in range(WORKERS):
-                self.cluster.start(rank, self.work)
-            self.cluster.run()
+            self.cluster.run_all(self.work)
             self.check()
 
     def work(self, store: MemoryStore) -> None:

@@ -18,10 +18,10 @@ from esync.exchange.protocol.round_state import Limits
 from esync.exchange.protocol.specification import PerHostError
 from esync.exchange.weighting import STATISTICS_WEIGHTINGS, WEIGHTINGS, divisor, factor
 
-from .memory_servers import MemoryServers, Push
-from .memory_store import MemoryCluster, MemoryStore
+from ..support.memory_cluster import MemoryCluster, MemoryStore
+from ..support.memory_servers import MemoryServers, Push
+from ..support.vectors import SIZES, TENSORS, Held, sources, values
 from .store_checks import BUCKET, SERVERS
-from .vectors import SIZES, TENSORS, Held, sources, values
 
 WORKERS, ROUNDS, RATE = 6, 3, 0.25
 #: The workers of a host need not be neighbours.
@@ -61,9 +61,7 @@ class Run:
         self.cluster = MemoryCluster(
             WORKERS, random.Random(seed).randrange, SERVERS, bucket_elements=BUCKET, hosts=hosts
         )
-        for rank in range(WORKERS):
-            self.cluster.start(rank, self._train)
-        self.cluster.run()
+        self.cluster.run_all(self._train)
         self.nodes = self.cluster.nodes
 
     def _train(self, store: MemoryStore) -> None:

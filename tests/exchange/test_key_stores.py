@@ -14,9 +14,9 @@ from esync.simulate.network import Link, Network
 from esync.simulate.servers import ServerModel, ServerNode
 from esync.simulate.store import VirtualStore
 
-from .memory_store import MemoryCluster
+from ..support.memory_cluster import MemoryCluster
+from ..support.vectors import Held, values
 from .store_checks import BUCKET, SERVERS, SPECIFICATIONS, WORKERS, Worker, check_store, comparable, train
-from .vectors import Held, values
 
 #: Does the same work on all workers of a fresh cluster.
 Run = Callable[[Callable[[Store], object]], None]
@@ -26,10 +26,7 @@ def in_memory(seed: int) -> Run:
     """Return what runs work in memory, in an order that a seed says."""
 
     def run(work: Callable[[Store], object]) -> None:
-        cluster = MemoryCluster(WORKERS, random.Random(seed).randrange, SERVERS, bucket_elements=BUCKET)
-        for rank in range(WORKERS):
-            cluster.start(rank, work)
-        cluster.run()
+        MemoryCluster(WORKERS, random.Random(seed).randrange, SERVERS, bucket_elements=BUCKET).run_all(work)
 
     return run
 

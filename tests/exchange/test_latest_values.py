@@ -12,7 +12,7 @@ from esync.exchange.protocol import wire
 from esync.exchange.protocol.round_state import Limits
 from esync.exchange.weighting import LatestValues
 
-from .memory_servers import MemoryServers, floats
+from ..support.memory_servers import MemoryServers, floats
 
 NOTHING = np.zeros(3, np.float32)
 BEGUN = np.float32([7, 8])

@@ -19,10 +19,10 @@ from esync.simulate.collective import SharedCollectiveState, SimulatedCollective
 from esync.simulate.engine import SimulationEngine
 from esync.simulate.network import Link, Network
 
-from .memory_servers import MemoryServers
-from .memory_store import MemoryCluster
+from ..support.memory_cluster import MemoryCluster
+from ..support.memory_servers import MemoryServers
+from ..support.vectors import Held, sources
 from .test_collective_exchange import run, small_buckets  # noqa: F401 - the latter is a fixture
-from .vectors import Held, sources
 
 CONTROL = "control"
 ONE = np.ones(1, np.float32)
@@ -132,13 +132,8 @@ def test_named_vector_and_scalars_in_a_collective() -> None:
 
 def run_over_servers(specification: Specification, workers: int, work: Callable[[ParameterServerExchange], Any]) -> Any:
     """Return what `work` returns for each worker of a job with two servers in memory."""
-    cluster, outcomes = MemoryCluster(workers, random.Random(0).randrange, 2, bucket_elements=4), dict[int, Any]()
-    for rank in range(workers):
-        cluster.start(
-            rank, lambda store: outcomes.update({store.rank: work(ParameterServerExchange(specification, store))})
-        )
-    cluster.run()
-    return [outcomes[rank] for rank in range(workers)]
+    cluster = MemoryCluster(workers, random.Random(0).randrange, 2, bucket_elements=4)
+    return cluster.run_all(lambda store: work(ParameterServerExchange(specification, store)))
 
 
 @pytest.mark.parametrize("more", [{}, {"overlap": True}, {"compression": "fp16"}, {"compression": "2bit"}], ids=str)

@@ -8,7 +8,7 @@ import pytest
 
 from esync.rules import AdamRule, AdamWRule, CenteredRMSPropRule, Rule, SGDRule, Step
 
-from .memory_servers import MemoryServers, mean_in_rank_order
+from ..support.memory_servers import MemoryServers, mean_in_rank_order
 from .test_collective_exchange import noise, run, train
 
 SIZE, WORKERS, ROUNDS = 23, 3, 5

@@ -12,7 +12,7 @@ from esync.exchange.protocol import wire
 from esync.exchange.protocol.layout import STATISTICS, WEIGHTS
 from esync.exchange.protocol.round_state import Limits
 
-from .memory_servers import MemoryServers, floats, interleaved, mean_in_rank_order
+from ..support.memory_servers import MemoryServers, floats, interleaved, mean_in_rank_order
 
 
 @st.composite

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from esync.exchange.protocol import wire
 from esync.rules import DelayCompensatedSGDRule
 
-from .memory_servers import MemoryServers, floats
+from ..support.memory_servers import MemoryServers, floats
 
 
 @st.composite

@@ -12,7 +12,7 @@ from esync.exchange.protocol.resume_negotiation import RunProgress
 from esync.exchange.protocol.round_state import Limits
 from esync.rules import CenteredRMSPropRule, DelayCompensatedSGDRule, Rule, delayed_nesterov, sgd
 
-from .memory_servers import MemoryServers, Push, floats
+from ..support.memory_servers import MemoryServers, Push, floats
 
 
 def rule_state(cluster: MemoryServers, index: int) -> np.ndarray | None:

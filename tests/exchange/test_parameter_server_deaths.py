@@ -8,7 +8,7 @@ import pytest
 
 from esync.exchange.protocol import wire
 
-from .memory_servers import MemoryServers, floats, mean_in_rank_order
+from ..support.memory_servers import MemoryServers, floats, mean_in_rank_order
 
 
 def test_worker_that_dies_before_its_commit_contributes_nothing():

@@ -7,7 +7,7 @@ import numpy as np
 from esync.exchange import WEIGHTS
 from esync.exchange.protocol import wire
 
-from .memory_servers import MemoryServers, Push
+from ..support.memory_servers import MemoryServers, Push
 
 
 def test_server_memory_is_at_most_one_model_per_worker():

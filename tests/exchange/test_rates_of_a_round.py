@@ -5,7 +5,7 @@ import pytest
 
 from esync.exchange.protocol import wire
 
-from .memory_servers import MemoryServers
+from ..support.memory_servers import MemoryServers
 from .round_states import commit, make
 
 RATES = {"learning_rate": 0.001, "momentum": 0.0, "weight_decay": 0.0}

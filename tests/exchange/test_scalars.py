@@ -9,7 +9,7 @@ import pytest
 from esync.exchange import Specification
 from esync.exchange.protocol import wire
 
-from .memory_servers import MemoryServers
+from ..support.memory_servers import MemoryServers
 
 WAYS = {"temperature": "common", "loss": "mean", "norm": "sum", "least": "minimum", "most": "maximum"}
 ONE = np.float32([1])

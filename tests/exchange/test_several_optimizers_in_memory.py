@@ -17,32 +17,21 @@ from esync.exchange import STATISTICS, WEIGHTS, Flat, Specification
 from esync.exchange.collectives.engine import CollectiveEngine
 from esync.exchange.collectives.memory import MemoryNetwork
 from esync.exchange.collectives.worker_exchange import CollectiveExchange
-from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.resume_negotiation import RunProgress
 from esync.exchange.protocol.round_state import Limits, RoundState
 from esync.exchange.protocol.scalars import COMMON
 from esync.rules import PLAIN_SGD
-from esync.runtime.device import Device
 from esync.runtime.phase_timer import PhaseTimer
 from esync.runtime.watchdog import Watchdog
 from esync.simulate.timing import TimedReplica
 
-from .memory_store import MemoryCluster, MemoryStore
-from .vectors import Held
+from ..support.memory_cluster import MemoryCluster, MemoryStore
+from ..support.memory_world import MemoryWorld, SteppedDevice
+from ..support.vectors import Held
 
 FURTHER = "weights of optimizer 2"
 SIZES = {WEIGHTS: 5, FURTHER: 4, STATISTICS: 0}
 DECAY = 1e-6  # by which the rates of the steps differ
-
-
-class SteppedDevice(Device):
-    """A device whose iterations take no time."""
-
-    def __init__(self, store: MemoryStore) -> None:
-        self.now, self.sleep = store.now, store.sleep
-
-    def end_iteration(self) -> float:
-        return 0.0
 
 
 class Model(TimedReplica):
@@ -120,8 +109,6 @@ class Run:
         self.rounds, self.overflows = chance.randint(2, 4), chance.choice((0.0, 0.2))
         self.cluster = MemoryCluster(self.workers, chance.randrange, self.servers, bucket_elements=2)
         self.models: dict[int, Model] = {}
-        for rank in range(self.workers):
-            self.cluster.start(rank, lambda store: self.work(store))
         for _ in range(chance.choice((1, 2))):
             self.cluster.at(
                 chance.randrange(100, 100 + 40 * self.servers * self.rounds * (self.each + 1)), self.replace
@@ -142,17 +129,12 @@ class Run:
 
     def work(self, store: MemoryStore) -> None:
         """The program of a worker."""
-        world = SimpleNamespace(
-            device=SteppedDevice(store),
-            recorder=PhaseTimer(store.now),
-            exchange=lambda specification: ParameterServerExchange(specification, store),
-            step_times=(),
-        )
+        world = MemoryWorld(store, SteppedDevice(store))
         self.models[store.rank] = train(world, random.Random(store.nonce), self.each, self.rounds, self.overflows)
 
     def check(self) -> None:
         """Run it to its end."""
-        self.cluster.run()
+        self.cluster.run_all(self.work)
         assert {node.endpoint.server.round_state.round for node in self.cluster.nodes} == {self.rounds}
         check([self.models[rank] for rank in range(self.workers)], self.each, self.rounds)
 

@@ -11,7 +11,7 @@ from esync.exchange.protocol.resume_negotiation import RunProgress
 from esync.exchange.protocol.round_state import Limits, RoundState
 from esync.rules import RESET_MOMENTUM, Step, momentum_sgd
 
-from .memory_servers import MemoryServers
+from ..support.memory_servers import MemoryServers
 
 
 def commit(cluster: MemoryServers, rank: int, sequence: int, use: int, **terms: Any) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 
 from esync.exchange import Specification, Use
 
-from .memory_exchanges import MemoryExchanges
+from ..support.memory_exchanges import MemoryExchanges
 
 
 def test_sync_switch_servers_agree_on_rounds_that_a_dead_leader_requested_from_one() -> None:

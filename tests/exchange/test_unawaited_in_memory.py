@@ -5,7 +5,7 @@ import pytest
 
 from esync.exchange import WEIGHTS, Control, Payload, Specification, Use
 
-from .memory_exchanges import MemoryExchanges
+from ..support.memory_exchanges import MemoryExchanges
 
 
 def side(codec: str = "none", workers: int = 3) -> MemoryExchanges:

@@ -7,7 +7,7 @@ from esync.exchange.protocol.specification import Specification
 from esync.exchange.weighting import WEIGHTINGS, check, divisor, factor, unnormalized
 from esync.rules import add_mean_update
 
-from .memory_servers import MemoryServers, floats
+from ..support.memory_servers import MemoryServers, floats
 
 
 def mean(weighting: str, values: list[np.ndarray], samples: list[int]) -> np.ndarray:

@@ -10,7 +10,7 @@ from esync.exchange.protocol import wire
 from esync.exchange.worker_monitor import CHECK_EVERY, WorkerMonitor
 from esync.membership.peers import Peers
 
-from .memory_servers import MemoryServers
+from ..support.memory_servers import MemoryServers
 
 LEASE = 10.0
 #: After so many seconds a connection that has ended makes its worker gone.

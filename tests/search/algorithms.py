@@ -4,7 +4,6 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from esync import config
 from esync.algorithms import AlgorithmContext, Hyper, NoCheckpoints
 from esync.arguments import choose_algorithm
 from esync.checkpoints.checkpoints import Checkpoints
@@ -13,16 +12,15 @@ from esync.coordination.coordinator import Coordinator, RefusedError
 from esync.coordination.straggler_policies import PolicyDirective
 from esync.exchange import STATISTICS, WEIGHTS, Flat, Specification
 from esync.exchange.protocol.resume_negotiation import ResumeState
-from esync.runtime.batch_sizes import StepTime
 from esync.runtime.device import Device
 from esync.runtime.futures import Future, Handle
-from esync.runtime.phase_timer import PhaseTimer
 from esync.simulate.coordination import StateServerJob
 from esync.simulate.timing import TimedReplica
 from esync.training.worker_setup import make_limits
 
-from ..exchange.memory_store import MemoryStore, Transmission
-from ..exchange.vectors import TENSORS, Held, gradient, values
+from ..support.memory_cluster import MemoryStore, Transmission
+from ..support.memory_world import MemoryWorld, SteppedDevice
+from ..support.vectors import TENSORS, Held, gradient, values
 from .options import BATCH, parse
 from .processes import NO_SERVER, Cluster, JobOverError
 from .schedule import Schedule
@@ -134,36 +132,6 @@ class Questions(Coordination):
         return answer
 
 
-class SteppedDevice(Device):
-    """A device on which time passes by the iteration.
-
-    Args:
-        cluster: has the time.
-        store: of the worker.
-        step_time: seconds of an iteration.
-        jitter: the most by which an iteration differs, as a share of them.
-        chance: draws that.
-    """
-
-    def __init__(
-        self, cluster: Cluster, store: MemoryStore, step_time: float, jitter: float, chance: random.Random
-    ) -> None:
-        self.now, self.sleep = store.now, store.sleep
-        self._step_time, self._jitter, self._chance = step_time, jitter, chance
-
-    def begin_run(self, elapsed: float) -> None:
-        """See `Device.begin_run`."""
-
-    def begin_iteration(self) -> None:
-        """See `Device.begin_iteration`."""
-
-    def end_iteration(self) -> float:
-        """See `Device.end_iteration`."""
-        seconds = self._step_time * (1 + self._chance.uniform(-self._jitter, self._jitter))
-        self.sleep(seconds)
-        return seconds
-
-
 class Model(TimedReplica):
     """The model of a few values, which only exchanges change.
 
@@ -222,9 +190,9 @@ class AlgorithmWorker(Checkpointed):
         super().__init__()
         chance = random.Random(f"{schedule.seed} {store.nonce}")
         self.step_time = schedule.step_time(store.rank)
-        self.device: Device = SteppedDevice(job.cluster, store, self.step_time, schedule.jitter, chance)
-        self.recorder = PhaseTimer(store.now)
-        self.recorder.keep_newest(1)
+        self.device: Device = SteppedDevice(store, self.step_time, schedule.jitter, chance)
+        self.world = MemoryWorld(self.connect, self.device, self.questions)
+        self.world.recorder.keep_newest(1)
 
     def run(self) -> None:
         """Train until the run is over."""
@@ -239,7 +207,7 @@ class AlgorithmWorker(Checkpointed):
         algorithm.start(
             AlgorithmContext(
                 replica=Model(self._held, self._step),
-                world=Interfaces(self),
+                world=self.world,
                 hyper=lambda: Hyper(RATE, 0.0, 0.0, 1.0),
                 capability=lambda: self.step_time,
                 limits=make_limits(self._options, samples),
@@ -299,19 +267,3 @@ class AlgorithmWorker(Checkpointed):
     def _step(self) -> Flat:
         """Return what this slot sends in the next exchange."""
         return Flat(gradient(self.rank, self.exchange.sequence + 1, self._schedule.workers))
-
-
-class Interfaces:
-    """What an algorithm sees of its worker; see `algorithms.context.World`."""
-
-    step_times: Sequence[StepTime] = ()
-
-    def __init__(self, worker: AlgorithmWorker) -> None:
-        self.device, self.recorder = worker.device, worker.recorder
-        self.exchange, self._worker = worker.connect, worker
-
-    def coordination(
-        self, address: str | None, rank: int, job: str = config.JOB, delayed: bool = False
-    ) -> Coordination:
-        """See `World.coordination`; there is one state server, with one job."""
-        return self._worker.questions(delayed)

@@ -22,7 +22,7 @@ from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.resume_negotiation import Offer, Offers, choose
 from esync.exchange.protocol.round_state import RoundState
 
-from ..exchange.vectors import Held, gradient
+from ..support.vectors import Held, gradient
 from .algorithms import AlgorithmWorker
 from .processes import ENDLESS, Cluster, Process
 from .schedule import Schedule

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from esync.checkpoints.store import CheckpointStore
 from esync.membership.rendezvous import messages
 
-from ..exchange.memory_store import MemoryCluster, MemoryStore
 from ..exchange.store_checks import BUCKET
+from ..support.memory_cluster import MemoryCluster, MemoryStore
 from .schedule import DISK, HANG, MACHINE, PART, POWER, STEP, WORKER, Death
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from esync.algorithms.registry import names
 from esync.exchange import Specification
 from esync.exchange.codecs.quantization import NONE
 
-from ..exchange.vectors import TENSORS
+from ..support.vectors import TENSORS
 from .options import draw_options, find, searchable
 
 SPARSE = {"tensors": TENSORS, "secondary_ratio": 0.0, "dense_below": 0, "values": "float32"}

@@ -147,7 +147,9 @@ def test_random_schedules_with_given_options_break_no_run(words: str) -> None:
 
 
 @pytest.fixture
-def program(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+def program(
+    code_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
     """Run the program with a command line; check its exit code, and return what it prints."""
 
     def run(*words: str, code: int) -> str:
@@ -199,10 +201,9 @@ class Faulty(SSP):
 
 
 def test_search_program_finds_what_an_option_of_an_algorithm_file_breaks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: Callable[..., str]
+    tmp_path: Path, program: Callable[..., str]
 ) -> None:
-    (tmp_path / "mine.py").write_text(FAULTY)
-    monkeypatch.chdir(tmp_path)  # schedules are drawn from the name of the file
+    (tmp_path / "mine.py").write_text(FAULTY)  # schedules are drawn from the name of the file
     out = program("--mode", "mine.py:Faulty", "--schedules", "20", code=1)  # an eighth of them fail
     simple = next(line for line in out.splitlines() if "as simple as it gets" in line)
     _, _, again = simple.partition("python -m tests.search ")

@@ -19,8 +19,8 @@ from esync.exchange.protocol.round_state import Limits
 from esync.runtime.mxnet_import import mx
 from esync.trainer_status import TrainerStatus
 
-from ..exchange.memory_store import MemoryStore
-from ..exchange.vectors import SIZES, Held, gradient, sources, values
+from ..support.memory_cluster import MemoryStore
+from ..support.vectors import SIZES, Held, gradient, sources, values
 from .schedule import Schedule
 
 RATE = 0.25

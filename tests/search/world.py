@@ -26,8 +26,8 @@ from esync.membership.rendezvous.messages import Message
 from esync.membership.rendezvous.node_registry import NodeRegistry, OutgoingMessage, scheduler_node, worker_id
 from esync.runtime.files import write_atomically
 
-from ..exchange.memory_store import MemoryServer, MemoryStore, Transmission
-from ..exchange.vectors import Held
+from ..support.memory_cluster import MemoryServer, MemoryStore, Transmission
+from ..support.vectors import Held
 from ..support.volatile_disk import VolatileDisk
 from .algorithms import AlgorithmWorker, StateServer
 from .invariants import AnyWorker, InvariantError, Invariants, Observed, check_checkpoints, logged_commits

@@ -19,8 +19,8 @@ from esync.exchange.protocol.round_state import Limits
 from esync.runtime.batch_sizes import EQUAL_ROUNDS, StepTime
 from esync.runtime.mxnet_import import mx
 
-from ..checkpoints.memory_jobs import MemoryWorld
-from ..exchange.memory_store import MemoryCluster, MemoryStore
+from ..support.memory_cluster import MemoryCluster, MemoryStore
+from ..support.memory_world import MemoryWorld
 from ..support.small_net import differentiate
 
 #: Devices whose iterations with equal batches take that many seconds; 0.5 s of the last one's are fixed.
@@ -76,9 +76,7 @@ class Job:
         self.weights: dict[int, np.ndarray] = {}
         cluster = MemoryCluster(len(TIMES), random.Random(0).randrange, bucket_elements=16)
         self.trainers: dict[int, Any] = {}
-        for rank in range(len(TIMES)):
-            cluster.start(rank, self._live)
-        cluster.run()
+        cluster.run_all(self._live)
 
     def _live(self, store: MemoryStore) -> None:
         world, net = MemoryWorld(store), make_net()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from esync.exchange import JobAbortedError, SlotLostError, Specification
 from esync.exchange.protocol.status import Status
-from tests.exchange.memory_exchanges import Kept, MemoryExchanges, Worker
+from tests.support.memory_exchanges import Kept, MemoryExchanges, Worker
 
 KINDS = ["fp16", "4bit", "2bit"]
 quick = settings(max_examples=12, deadline=None)

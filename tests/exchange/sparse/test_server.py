@@ -11,7 +11,7 @@ from esync.exchange.codecs.sparse import Differences, bounds_of
 from esync.exchange.codecs.sparse.bitmap import list_marked, no_marks
 from esync.exchange.codecs.sparse.tracker import PendingIndices
 from esync.exchange.codecs.sparse_difference import DifferenceDownlink
-from tests.exchange.memory_exchanges import Kept, MemoryExchanges, Worker
+from tests.support.memory_exchanges import Kept, MemoryExchanges, Worker
 
 TENSORS = [5, 30, 1, 12]
 SIZE = sum(TENSORS)

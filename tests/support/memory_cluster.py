@@ -16,6 +16,7 @@ import math
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import greenlet
 import numpy as np
@@ -120,6 +121,14 @@ class MemoryCluster:
         name = f"worker {rank}" + f" (process {store.nonce})" * (self._processes > self.workers)
         self.spawn(name, store.nonce, lambda: work(store), fatal=True)
         return store
+
+    def run_all(self, work: Callable[["MemoryStore"], Any]) -> list[Any]:
+        """Start a worker process on every slot, see `run`, and return what their programs return, by rank."""
+        results: dict[int, Any] = {}
+        for rank in range(self.workers):
+            self.start(rank, lambda store: results.update({store.rank: work(store)}))
+        self.run()
+        return [results.get(rank) for rank in range(self.workers)]
 
     def host_group(self, store: "MemoryStore") -> MemoryHostGroup | None:
         """Return what a worker process shares with the others of its host; None: nothing."""

@@ -22,7 +22,7 @@ from esync.exchange.protocol.resume_negotiation import ResumeState
 from esync.exchange.protocol.round_state import Limits
 from esync.exchange.protocol.store import ArraySpec
 
-from .memory_store import KilledError, MemoryCluster, MemoryStore
+from .memory_cluster import KilledError, MemoryCluster, MemoryStore
 from .vectors import Held, sources
 
 

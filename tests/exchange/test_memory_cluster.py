@@ -7,7 +7,7 @@ import pytest
 from esync.exchange import ExchangeError
 from esync.runtime.errors import DeadlockError
 
-from .memory_store import MemoryCluster, MemoryStore
+from ..support.memory_cluster import MemoryCluster, MemoryStore
 from .store_checks import BUCKET, train
 
 
