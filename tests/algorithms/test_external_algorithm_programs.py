@@ -87,23 +87,6 @@ def test_programs_without_mxnet_run_an_algorithm_file(folder):
     assert "importable without MXNet: import it inside the methods" in said
 
 
-def test_simulate_with_entry_point_algorithm_records_its_source(folder):
-    site = folder / "site"
-    info = site / "plugin-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugin\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[esync.algorithms]\nhalfway = plugin:Halfway\n")
-    (folder / "halfway.py").rename(site / "plugin.py")
-    (folder / "cluster.yaml").write_text(DESCRIPTION.replace("halfway.py:Halfway", "halfway"))
-    assert "local, halfway; or one of your own" in " ".join(
-        program(folder, "-m", "esync.worker", "--help", path=site).split()
-    )
-    program(folder, "-m", "esync.simulate", "cluster.yaml", "--numerics", "none", "--quiet", path=site)
-    run = json.loads(next(folder.glob("logs/lenet/halfway/localhost/cpu/run.json")).read_text())
-    assert (run["algorithm"]["source"], run["options"]["mode"], run["pull"]) == ("halfway", "halfway", 0.25)
-    assert len(run["algorithm"]["digest"]) == 12
-
-
 def named_evil(content: Any) -> Any:
     """JSON in which whatever names an algorithm names another one."""
     if isinstance(content, dict):

@@ -8,7 +8,7 @@ import pytest
 
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.layout import WEIGHTS
-from esync.exchange.protocol.resume_negotiation import RunProgress
+from esync.exchange.protocol.resume_negotiation import Offers, RunProgress
 from esync.exchange.protocol.round_state import Limits
 from esync.rules import CenteredRMSPropRule, DelayCompensatedSGDRule, Rule, delayed_nesterov, sgd
 
@@ -118,3 +118,10 @@ def test_restored_server_of_a_finished_run_is_finished(progress: RunProgress) ->
     cluster = MemoryServers(1, [1.0], limits=Limits(rounds=10, samples=50, seconds=60.0))
     cluster.nodes[0].server.resume(0, 1000, 4, progress)
     assert cluster.nodes[0].server.round_state.finished
+
+
+def test_server_with_unusable_checkpoint_of_one_worker_aborts_the_job() -> None:
+    cluster = MemoryServers(2, [1.0], joined=False)
+    cluster.nodes[0].server.join(0, 1000, Offers(True))
+    cluster.nodes[0].server.join(1, 1001, Offers(True, problem="seed 1 instead of 2"))
+    assert cluster.nodes[0].server.round_state.failure == "worker 1: seed 1 instead of 2"

@@ -137,6 +137,8 @@ def test_documented_algorithm_is_a_mode_by_file_module_and_entry_point(folder: P
     times, _ = commands("esync.simulate")
     run(folder, "esync.simulate", times, *SMALL, "--rounds", "4", path=folder / "installed")
     assert iterations(folder / "timed") == [GROWING[:4]] * 3
+    for facts in runs(folder / "timed"):
+        assert (facts["algorithm"]["source"], len(facts["algorithm"]["digest"])) == ("growing", 12)
 
 
 def test_documented_specification_example_reaches_the_exchange() -> None:
