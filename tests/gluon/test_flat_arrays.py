@@ -28,36 +28,6 @@ def counting(*shapes: tuple[int, ...], dtype: str = "float32", ctx=None) -> list
 SHAPES = [(2, 3), (1,), (4,)]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-@pytest.mark.parametrize("start", range(11))
-def test_flat_arrays_read_any_slice(dtype, start):
-    vector = flat(*counting(*SHAPES, dtype=dtype))
-    assert vector.size == 11
-    for stop in range(start, 12):
-        out = np.full(stop - start, -1, np.float32)
-        vector.read(start, stop, out)
-        assert out.tolist() == list(range(start, stop))
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_flat_arrays_write_any_slice(dtype):
-    for start in range(11):
-        for stop in range(start + 1, 12):
-            arrays = counting(*SHAPES, dtype=dtype)
-            vector = flat(*arrays)
-            vector.write(start, np.full(stop - start, 100, np.float32))
-            vector.close()
-            found = np.concatenate([array.asnumpy().reshape(-1) for array in arrays])
-            assert found.tolist() == [100 if start <= place < stop else place for place in range(11)]
-            assert all(array.dtype == np.dtype(dtype) for array in arrays)
-
-
-def test_flat_arrays_pieces_are_views_with_offsets():
-    vector = flat(*counting(*SHAPES))
-    pieces = list(vector.pieces(4, 9))
-    assert [(at, values.tolist()) for at, values in pieces] == [(4, [4, 5]), (6, [6]), (7, [7, 8])]
-
-
 @pytest.mark.parametrize("start", [0, 5])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_flat_arrays_change_of_scaled_copy_keeps_unchanged_bits(start, dtype, monkeypatch):
@@ -96,18 +66,6 @@ def test_flat_arrays_that_are_only_read_are_not_written_back():
     array[:] = 7
     vector.close()
     assert array.asnumpy().tolist() == [7, 7, 7]
-
-
-def test_flat_arrays_open_sees_current_values():
-    array = counting((3,), dtype="float16")[0]
-    vector = flat(array)
-    vector.close()
-    array[:] = 5
-    mx.nd.waitall()
-    vector.open()
-    out = np.zeros(3, np.float32)
-    vector.read(0, 3, out)
-    assert out.tolist() == [5, 5, 5]
 
 
 @pytest.mark.parametrize(("start", "stop"), [(0, 11), (3, 8), (6, 7), (10, 11)])
