@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..runtime.errors import ExpectedError
+from ..runtime.errors import ExpectedError, enumeration
 
 #: Word for the speeds of the devices, from a cluster's description, instead of weights.
 SPEED = "speed"
@@ -38,7 +38,8 @@ def partition(spec: str, labels: np.ndarray, parts: int, seed: int) -> Partition
 
     Raises:
         ValueError: `spec` is invalid.
-        PartitionError: there are fewer samples than shares, or weights for another number of workers.
+        PartitionError: there are fewer samples than shares, weights for another number of workers, or a
+            class of which no worker would have a sample.
     """
     scheme, numbers = parse_partition(spec)
     check_workers(spec, parts)
@@ -48,7 +49,9 @@ def partition(spec: str, labels: np.ndarray, parts: int, seed: int) -> Partition
     if scheme == "uniform" and not numbers:
         return uniform(len(labels), parts, seed)
     _check(len(labels), parts)
-    return _shares(ORDERS[scheme](labels, seed), parts, numbers)
+    dealt = _shares(ORDERS[scheme](labels, seed), parts, numbers)
+    _check_classes(spec, labels, dealt)
+    return dealt
 
 
 def parse_partition(spec: str) -> tuple[str, list[float]]:
@@ -256,6 +259,19 @@ def _shares(order: np.ndarray, parts: int, weights: Sequence[float]) -> Partitio
     ends *= (len(order) - parts) / ends[-1]
     cuts = np.rint(ends).astype(int) + np.arange(1, parts + 1)
     return Partition(np.split(order, cuts[:-1]), _no_samples())
+
+
+def _check_classes(spec: str, labels: np.ndarray, dealt: Partition) -> None:
+    """Check that every class is in some share, although the remainder of equal shares is dropped."""
+    lost = np.setdiff1d(labels[dealt.dropped], labels[np.concatenate(dealt.shares)])
+    if not len(lost):
+        return
+    parts = len(dealt.shares)
+    raise PartitionError(
+        f"partition {spec} leaves out the {len(dealt.dropped)} samples by which {len(labels)} are more than {parts} "
+        f"equal shares, and with them every sample of class {enumeration(lost.tolist(), 5)}: with weights nothing is "
+        f"left out, {spec}:{','.join(['1'] * parts) if parts <= 8 else '1,1,…'} for instance"
+    )
 
 
 def _no_samples() -> np.ndarray:

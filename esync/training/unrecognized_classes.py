@@ -21,7 +21,8 @@ class UnrecognizedClasses(Callback):
     That is in EVALUATIONS or more successive evaluations, in which the mean recall was well above that
     of guessing (ABOVE_CHANCE), while all workers together have used as many samples as there are
     in the training set. So the first evaluations of a run, which recognizes its classes one after
-    the other, cause no warning.
+    the other, cause no warning. Of two classes the mean recall cannot be above that of guessing
+    while one is not recognized, and does not count.
 
     Args:
         samples: returns the number of training samples of all workers; 0 if it is unknown.
@@ -60,7 +61,7 @@ class UnrecognizedClasses(Callback):
         if not known:
             return
         chance, mean = 1 / len(known), sum(known.values()) / len(known)
-        above_chance = mean >= chance + ABOVE_CHANCE * (1 - chance)
+        above_chance = (len(known) == 2 and mean > 0) or mean >= chance + ABOVE_CHANCE * (1 - chance)
         due: list[str] = []
         for name, recall in known.items():
             if recall or not above_chance or (self.holders is not None and not self.holders.get(name)):

@@ -23,7 +23,13 @@ SPECS = st.sampled_from(["uniform", "contiguous", "class", "class-sorted"]) | st
 @given(SPECS, LABELS, st.integers(1, 12), st.integers(0, 2**32))
 def test_partition_puts_every_sample_in_one_share_or_drops_it(spec, labels, parts, seed):
     assume(parts <= len(labels))
-    result = partition(spec, labels, parts, seed)
+    try:
+        result = partition(spec, labels, parts, seed)
+    except PartitionError:
+        assert spec in ("contiguous", "class", "class-sorted")
+        assert len(labels) % parts
+        return
+    assert set(labels[np.concatenate(result.shares)]) == set(labels)
     everything = np.concatenate([*result.shares, result.dropped])
     assert sorted(everything.tolist()) == list(range(len(labels)))
     assert len(result.shares) == parts
@@ -102,6 +108,17 @@ def test_contiguous_and_by_class_keep_the_order_of_the_file_and_drop_the_remaind
         *(True, True),
         *(False, False),
     ]
+
+
+@pytest.mark.parametrize("scheme", ["class", "class-sorted", "contiguous"])
+def test_partition_that_would_leave_a_whole_class_out_is_refused_with_weights_that_do_not(scheme):
+    labels = np.array([0] * 60 + [1] * 40 + [2])
+    with pytest.raises(PartitionError, match=rf"every sample of class 2: .* {scheme}:1,1 for instance"):
+        partition(scheme, labels, 2, 0)
+    assert 2 in labels[partition(f"{scheme}:1,1", labels, 2, 0).shares[1]]
+    assert len(partition(scheme, np.append(labels, 2), 2, 0).dropped) == 0
+    dropped = partition(scheme, np.append(labels, [2, 2]), 2, 0).dropped  # others of its class are kept
+    assert len(dropped) == 1
 
 
 def test_uniform_shuffles_by_seed():

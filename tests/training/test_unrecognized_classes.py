@@ -66,3 +66,13 @@ def test_results_without_recalls_cause_no_warning(caplog):
     for number in range(20):
         callback.accuracy(Evaluated(number, number, 0.9, 1.0, number, number, parts={"loss": 0.0}))
     assert not caplog.records
+
+
+@pytest.mark.parametrize(("recall", "warned"), [(1.0, True), (0.6, True), (0.0, False)])
+def test_one_of_two_classes_is_warned_of_although_the_mean_is_that_of_guessing(caplog, recall, warned):
+    callback = UnrecognizedClasses(lambda: len(LABELS))
+    for number in range(1, 8):
+        parts = {"recall/healthy": recall, "recall/ill": 0.0}
+        callback.accuracy(Evaluated(number, number, 0.9, float(number), number, 25 * number, parts=parts))
+    assert len(caplog.records) == warned
+    assert ("no test sample of class ill has been recognized in the last 5" in caplog.text) == warned
