@@ -346,6 +346,17 @@ def test_servers_end_when_all_workers_are_gone_and_name_them(tmp_path: Path) -> 
         assert cluster.wait("scheduler") == 0
 
 
+#: A program whose worker 1 is killed, and whose worker 0 goes on with the argument.
+LEAVING_PROGRAM = (
+    OWN_PROGRAM
+    + """
+import os, sys
+if trainer.rank == 1:
+    os.kill(os.getpid(), 9)
+exec(sys.argv[1])
+"""
+)
+
 #: Programs of users' own that leave without having closed their trainer: how worker 0 ends → with
 #: which exit code, and what the server says of the end.
 UNCLOSED = {
@@ -363,7 +374,7 @@ def test_program_that_does_not_close_its_trainer_keeps_its_exit_code(tmp_path: P
     with Cluster(tmp_path, 2) as cluster:
         cluster.environment["PYTHONPATH"] = str(SCRIPTS.parent.parent)
         for rank in range(2):
-            cluster.start_worker(rank, ["-c", OWN_PROGRAM, end], interpreter=rank == 0)
+            cluster.start_worker(rank, ["-c", LEAVING_PROGRAM, end], interpreter=rank == 0)
         code, reason = UNCLOSED[end]
         assert cluster.wait("worker-0") == code, cluster.output("worker-0")
         assert "terminate called" not in cluster.output("worker-0")
