@@ -14,7 +14,7 @@ from .algorithms.choice import DEFAULT_ALGORITHM, resolve_algorithm
 from .checkpoints.checkpoints import Checkpoints
 from .exchange import JobAbortedError
 from .exchange.protocol.round_state import Limits
-from .gluon.batch_samples import ONE_SAMPLE, divisor_and_samples
+from .gluon.batch_samples import ONE_SAMPLE, divisor_and_samples, whole_batch_size
 from .gluon.loader_batches import Batch, LoaderBatches
 from .gluon.logged_numbers import LoggedNumbers
 from .gluon.optimizer_checks import check_unused
@@ -440,7 +440,8 @@ class Trainer(SeveralOptimizers, EndingMixin):
     def batch_size(self, batch_size: int) -> int:
         if not self._started and not self._on_trial and self.world.step_times:
             self.start()
-        return self._run.batch_size(self, super().batch_size(batch_size))
+        size = whole_batch_size(batch_size, "trainer.batch_size")
+        return self._run.batch_size(self, super().batch_size(size))
 
     # --- helpers ----------------------------------------------------------------------------------
 

@@ -79,10 +79,12 @@ class TrainerEnd:
             return
         trainer = self._trainer
         finished = self._started() and trainer.finished
-        if self._started() and not (finished or self._announced) and trainer.rank == 0 < trainer.workers - 1:
+        if self._started() and not (finished or self._announced) and trainer.workers > 1:
+            lost = "nobody evaluates any more, and the final model is that of this round" * (trainer.rank == 0)
             progress.warn(
-                f"worker 0 leaves after round {trainer.round}, before the run is finished: nobody evaluates any more, "
-                "and the final model is that of this round (call stop() before close() to end the run for all workers)"
+                f"worker {trainer.rank} leaves after round {trainer.round}, before the run is finished: "
+                f"{lost or 'nobody trains on its data any more'} (call stop() before close() to end the run for all "
+                "workers)"
             )
         try:
             self._run.train_end(trainer)

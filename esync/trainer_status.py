@@ -31,7 +31,7 @@ class TrainerStatus:
         and may change after every exchange; call it before each batch. Elsewhere it is `batch_size`.
 
         Args:
-            batch_size: samples in a batch of each worker if all batches are equal.
+            batch_size: samples in a batch of each worker if all batches are equal; a whole number, 1 or more.
         """
         division = self.algorithm.batches
         return batch_size if division is None else division.size(batch_size)

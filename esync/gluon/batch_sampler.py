@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..runtime.mxnet_import import mx
+from .batch_samples import whole_batch_size
 
 
 class BatchSampler(mx.gluon.data.Sampler):
@@ -20,10 +21,14 @@ class BatchSampler(mx.gluon.data.Sampler):
         sampler: indices of the samples in the order of an epoch.
         batch_size: samples in a batch of each worker if all batches are equal.
         trainer: this worker's `esync.Trainer`.
+
+    Raises:
+        BatchSizeError: `batch_size` is no whole number of 1 or more.
     """
 
     def __init__(self, sampler: Iterable[int], batch_size: int, trainer: Any) -> None:
-        self._sampler, self._batch_size, self._trainer = sampler, batch_size, trainer
+        self._sampler, self._trainer = sampler, trainer
+        self._batch_size = whole_batch_size(batch_size, "esync.BatchSampler")
 
     def __iter__(self) -> Iterator[list[int]]:
         batch: list[int] = []

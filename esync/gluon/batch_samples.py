@@ -1,4 +1,4 @@
-"""The arguments of `step`: the divisor of the gradients, and the number of samples behind them."""
+"""Numbers of samples: the arguments of `step`, and the size of a batch."""
 
 import math
 from typing import Any
@@ -8,7 +8,7 @@ from ..runtime.user_values import one_line, single_number
 
 
 class BatchSizeError(ExpectedError, ValueError):
-    """`Trainer.step` was given no number that it can divide by, or count samples by."""
+    """A number of samples is none: `Trainer.step` cannot divide by it or count by it, or no batch can have it."""
 
 
 def divisor_and_samples(batch_size: Any, samples: Any = None) -> tuple[float, int]:
@@ -36,6 +36,25 @@ def divisor_and_samples(batch_size: Any, samples: Any = None) -> tuple[float, in
             "samples=len(batch))"
         )
     return divisor, int(count)
+
+
+def whole_batch_size(batch_size: Any, receiver: str) -> int:
+    """Return the size of a batch as a number of Python.
+
+    Args:
+        batch_size: a number of Python, or a single one of NumPy or MXNet.
+        receiver: what was given it, for the message.
+
+    Raises:
+        BatchSizeError: it is no whole number of 1 or more.
+    """
+    size = _number(batch_size)
+    if not 1 <= size < math.inf or size != size // 1:
+        raise BatchSizeError(
+            f"{receiver} was given {one_line(batch_size)}, but a batch has a whole number of samples, 1 or more; as a "
+            "tenth of this worker's data, which may be fewer than ten, it would be max(1, len(part) // 10)"
+        )
+    return int(size)
 
 
 #: What a program with a mean loss might have overlooked.

@@ -44,6 +44,7 @@ class LoaderBatches(Iterator[Batch]):
         self._seeds: list[int] = []  # of the random generators, drawn once in a cluster
         self._used = 0  # batches of this epoch that have been handed out
         self._skip = 0  # batches of this epoch that were used before the checkpoint
+        self._kept = 0  # samples that the last epoch has left to the next one if it had no batch
         self._batch: Batch
         self._at = 0  # the trainer's steps when the last batch was handed out
 
@@ -81,7 +82,9 @@ class LoaderBatches(Iterator[Batch]):
             batch = next(self._iterator or self._start_loader(), _END)
             if batch is not _END:
                 return batch
-            if not self._used:
+            if self._used:
+                self._kept = 0
+            elif not self._rolls_over():
                 self._refuse()
             self._epoch, self._iterator = self._epoch + 1, None
 
@@ -116,6 +119,14 @@ class LoaderBatches(Iterator[Batch]):
                 self._used,
             )
 
+    def _rolls_over(self) -> bool:
+        """Return whether this epoch has left its samples to the next one, which so comes closer to a whole batch.
+
+        A DataLoader with last_batch='rollover' has epochs without a batch where there are fewer samples.
+        """
+        before, self._kept = self._kept, len(getattr(getattr(self._loader, "_batch_sampler", None), "_prev", ()))
+        return self._kept > before
+
     def _refuse(self) -> None:
         """Raise an error that says why the loader has no batch.
 
@@ -130,5 +141,5 @@ class LoaderBatches(Iterator[Batch]):
             )
         raise NoBatchesError(
             f"trainer.batches: the {name} has no batch in epoch {self._epoch}: it has no samples, or fewer than the "
-            "batch size and last_batch='discard'"
+            "batch size and last_batch='discard' (last_batch='keep' makes a smaller batch of them)"
         )

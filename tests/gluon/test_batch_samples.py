@@ -8,7 +8,7 @@ import pytest
 
 import esync
 from esync.algorithms import LocalSGD
-from esync.gluon.batch_samples import BatchSizeError, divisor_and_samples
+from esync.gluon.batch_samples import BatchSizeError, divisor_and_samples, whole_batch_size
 from esync.runtime.mxnet_import import mx
 
 from ..support.scripted_world import World, steady_world
@@ -108,3 +108,21 @@ def test_step_of_one_where_samples_end_the_run_warns_once(caplog, more, warned):
         trainer.step(1, **more)
     assert caplog.text.count("step(1) counts one sample") == warned
     assert trainer.samples == 2 * more.get("samples", 1)
+
+
+@pytest.mark.parametrize("size", [64, 64.0, np.int32(64), nd.array([64])])
+def test_size_of_a_batch_may_be_any_whole_number(size: Any) -> None:
+    assert type(whole_batch_size(size, "x")) is int
+    assert whole_batch_size(size, "x") == 64
+
+
+@pytest.mark.parametrize("size", [0, -1, 6.4, math.nan, math.inf, True, "64", None, [3, 4]])
+def test_size_that_no_batch_can_have_is_refused_by_name(size: Any) -> None:
+    net = make_net()
+    trainer = esync.Trainer(net.collect_params(), "sgd", algorithm="local")
+    for asked, name in [
+        (lambda: trainer.batch_size(size), "trainer.batch_size"),
+        (lambda: esync.BatchSampler(range(9), size, trainer), "esync.BatchSampler"),
+    ]:
+        with pytest.raises(BatchSizeError, match=rf"{name} was given .*, but a batch has a whole number of samples"):
+            asked()

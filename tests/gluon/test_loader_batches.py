@@ -72,14 +72,23 @@ def test_batches_call_set_epoch_and_begin_epoch_before_each_epoch():
     assert begun == [0, 1, 2]
 
 
+def test_loader_that_rolls_over_may_have_epochs_without_a_batch():
+    net, begun = make_net(), []
+    loader = data.DataLoader(data.SimpleDataset(np.arange(2.0)), batch_size=5, last_batch="rollover")
+    seen = train(net, local_trainer(net, limits=Limits(rounds=3)), loader, begin_epoch=begun.append)
+    assert numbers(seen) == [[0, 1, 0, 1, 0], [1, 0, 1, 0, 1], [0, 1, 0, 1, 0]]
+    assert begun == list(range(8))
+
+
 @pytest.mark.parametrize(
     ("loader", "text"),
     [
         ([], r"the list has no batch in epoch 0: it has no samples"),
         (data.DataLoader(data.SimpleDataset([1.0, 2.0]), 3, last_batch="discard"), r"the DataLoader .*'discard'"),
+        (data.DataLoader(data.SimpleDataset([]), 3, last_batch="rollover"), r"the DataLoader .* it has no samples"),
         (iter(["a"]), r"the list_iterator has no batch in epoch 1: it can be gone through only once.*DataLoader"),
     ],
-    ids=["empty list", "discarded batch", "iterator"],
+    ids=["empty list", "discarded batch", "nothing to roll over", "iterator"],
 )
 def test_batches_of_a_loader_without_batches_are_refused_by_name(loader, text):
     net = make_net()

@@ -62,17 +62,19 @@ def test_trainer_after_finished_run_tells_nobody_how_its_program_ends(error, cap
 
 
 @pytest.mark.parametrize(
-    ("ends_run", "stops", "said", "warning"),
+    ("rank", "ends_run", "stops", "said", "warning"),
     [
-        (False, False, ["close"], "worker 0 leaves after round 0, before the run is finished"),
-        (False, True, ["stop", "close"], ""),
-        (True, False, ["stop", "close"], "worker 0 ends before the run is finished"),
+        (0, False, False, ["close"], "worker 0 leaves after round 0, before the run is finished: nobody evaluates"),
+        (1, False, False, ["close"], "worker 1 leaves after round 0, before the run is finished: nobody trains on its"),
+        (0, False, True, ["stop", "close"], ""),
+        (1, False, True, ["stop", "close"], ""),
+        (0, True, False, ["stop", "close"], "worker 0 ends before the run is finished"),
     ],
 )
 def test_trainer_closed_before_the_run_is_finished_says_what_becomes_of_it(
-    ends_run, stops, said, warning, caplog
+    rank, ends_run, stops, said, warning, caplog
 ) -> None:
-    trainer = started(make_net(), rank=0)
+    trainer = started(make_net(), rank=rank)
     trainer.ends_run = ends_run
     if stops:
         trainer.stop()
