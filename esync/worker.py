@@ -12,6 +12,7 @@ import logging
 import os
 import socket
 import sys
+from functools import partial
 from pathlib import Path
 
 from .arguments import choose_algorithm, expand_paths, given_state_server, read
@@ -155,8 +156,9 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
         random.seed()
         trainer.start()
         dealt = partition(options.partition, dataset.train_labels, trainer.workers, options.seed)
+        hold = partial(run.unrecognized_classes.hold, dataset.labels, dataset.train_labels)
         if trainer.rank == 0:
-            run.unrecognized_classes.hold(dataset.labels, dataset.train_labels, dealt.shares)
+            hold(dealt.shares)
             if algorithm.leaves_out and trainer.workers > 1:
                 text = "data of workers that are left out will be dealt to the others; --leave-out none prevents it"
                 log.info("%s", text)
@@ -165,7 +167,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
         def share(indices: np.ndarray) -> Batches:
             return batches(indices, (options.seed, trainer.rank) if shuffles(options.partition) else None)
 
-        data = DealtData(dealt, options.seed, options.redistribute, share)
+        data = DealtData(dealt, options.seed, options.redistribute, share, hold if trainer.rank == 0 else None)
         first_iteration = iteration(data.batches(trainer) or share(dealt.shares[trainer.rank]))
         if checkpoints is not None:
             checkpoints.track("batches", first_iteration)

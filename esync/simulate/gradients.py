@@ -6,7 +6,7 @@ and workspace, so many workers with a large network need much memory.
 
 import argparse
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,8 @@ class GradientNumerics:
         self.dataset = load(options.dataset, options.data_dir)
         self.samples, self.data_digest = len(self.dataset.train_labels), self.dataset.digest
         self._dealt = partition(options.partition, self.dataset.train_labels, workers, options.seed)
+        self._unrecognized_classes = UnrecognizedClasses(lambda: len(self.dataset.train_labels))
+        self._hold(self._dealt.shares)
         self._context = mx.cpu() if options.cpu or not mx.context.num_gpus() else mx.gpu(options.gpu or 0)
         self._nets: dict[int, Any] = {}
         self._evaluated: Any = None  # network used for accuracies
@@ -79,13 +81,15 @@ class GradientNumerics:
         size = input_size(options.network)
         seed = (lambda: reseed(trainer, options.seed)) if _draws(net) else None  # it takes as long as a small network
         iteration = Iteration(net, loss, batches(self._dealt.shares[rank]), size, self._context, seed)
-        return trainer, TimedGradients(iteration, self, DealtData(self._dealt, options.seed, False, batches))
+        changed = self._hold if rank == 0 else None
+        return trainer, TimedGradients(iteration, self, DealtData(self._dealt, options.seed, False, batches, changed))
 
     def unrecognized_classes(self) -> UnrecognizedClasses:
         """Return the callback that warns of classes that are never recognized."""
-        callback = UnrecognizedClasses(lambda: len(self.dataset.train_labels))
-        callback.hold(self.dataset.labels, self.dataset.train_labels, self._dealt.shares)
-        return callback
+        return self._unrecognized_classes
+
+    def _hold(self, shares: Sequence[np.ndarray]) -> None:
+        self._unrecognized_classes.hold(self.dataset.labels, self.dataset.train_labels, shares)
 
     def evaluate(self, weights: Any, statistics: Any, every_sample: bool = False) -> EvaluationResult:
         """Evaluate these values on all test images (`every_sample`), or on --test-images of them."""

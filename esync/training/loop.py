@@ -1,12 +1,12 @@
 """Training loop of the worker program: train on batches until the run is over."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ..data import Batches, Partition, share_of
+from ..data import Batches, Partition, redistribute, share_of
 from ..runtime.errors import ExpectedError
 from ..runtime.logged_values import LOSS
 from ..runtime.phase_timer import COMPUTE, GET_BATCH, PhaseTimer
@@ -124,10 +124,20 @@ class DealtData:
         absent_too: whether the shares of absent workers are divided among the present ones
             (--redistribute); those of workers that are left out always are.
         batches: returns the stream of batches of a share.
+        changed: called with the shares of all workers where they have changed; those of workers
+            whose samples have been dealt to others are empty.
     """
 
-    def __init__(self, dealt: Partition, seed: int, absent_too: bool, batches: Callable[[np.ndarray], Batches]) -> None:
+    def __init__(
+        self,
+        dealt: Partition,
+        seed: int,
+        absent_too: bool,
+        batches: Callable[[np.ndarray], Batches],
+        changed: Callable[[Sequence[np.ndarray]], None] | None = None,
+    ) -> None:
         self._dealt, self._seed, self._absent_too, self._batches = dealt, seed, absent_too, batches
+        self._changed = changed
         self._known: tuple[tuple[int, ...], tuple[int, ...]] = tuple(range(len(dealt.shares))), ()
 
     def batches(self, trainer: "Trainer") -> Batches | None:
@@ -137,6 +147,8 @@ class DealtData:
         if state == self._known:
             return None
         self._known = state
+        if self._changed is not None:
+            self._changed(redistribute(self._dealt, set(members) - set(trainer.resting), self._seed).shares)
         share = share_of(trainer.rank, self._dealt, *state, self._seed)
         away = sorted({*range(len(self._dealt.shares))} - set(members) | set(trainer.resting))
         whose = f"those of worker {', '.join(map(str, away))} are" if away else "none is"

@@ -1,16 +1,19 @@
 """The training loop: what belongs to an iteration, and batches of abandoned iterations."""
 
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 
 import esync
 from esync.algorithms import ESync
-from esync.data import Batches
+from esync.data import Batches, Partition
 from esync.exchange.protocol.round_state import Limits
 from esync.runtime.mxnet_import import mx
-from esync.training.loop import Iteration, train
+from esync.training.loop import DealtData, Iteration, train
+from esync.training.unrecognized_classes import UnrecognizedClasses
 from esync.world import RealWorld
 
 from ..support.scripted_world import World
@@ -108,3 +111,27 @@ def test_loop_excludes_setup_from_the_first_iteration_time():
     train(trainer, Iteration(net, mx.gluon.loss.SoftmaxCrossEntropyLoss(), batches, 1, mx.cpu()), Kept(batches))
     assert world.device.iterations == 1
     assert world.device.overruns == 0
+
+
+@pytest.mark.parametrize(
+    ("absent_too", "members", "resting", "holders"),
+    [
+        (False, (0, 1, 2), (), {"shirt": [0], "bag": [1, 2]}),
+        (False, (0, 1, 2), (2,), {"shirt": [0], "bag": [0, 1]}),  # left out: its samples are dealt to the others
+        (False, (0, 1), (), {"shirt": [0], "bag": [1, 2]}),  # gone, and its samples with it
+        (True, (0, 1), (), {"shirt": [0], "bag": [0, 1]}),
+        (True, (1, 2), (), {"shirt": [1, 2], "bag": [1, 2]}),
+    ],
+)
+def test_holders_of_a_class_are_those_to_whom_its_samples_have_been_dealt(absent_too, members, resting, holders):
+    labels = np.repeat([0, 1], [20, 40])
+    dealt = Partition(np.split(np.arange(60), 3), np.empty(0, np.int64))
+    callback = UnrecognizedClasses()
+
+    def hold(shares: Any) -> None:
+        callback.hold(["shirt", "bag"], labels, shares)
+
+    hold(dealt.shares)
+    data = DealtData(dealt, 0, absent_too, lambda indices: numbered(Batches), hold)
+    data.batches(SimpleNamespace(rank=1, members=members, resting=resting))  # type: ignore[arg-type]
+    assert callback.holders == holders
