@@ -6,6 +6,8 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+
 from .harness import Cluster
 
 ROUNDS = 40
@@ -39,9 +41,10 @@ def test_tiered_fast_workers_do_not_wait_for_a_slow_one(tmp_path: Path) -> None:
     assert DEALT not in cluster.output("worker-0")
 
 
+@pytest.mark.timeout(240)
 def test_tiered_worker_that_was_left_out_comes_back(tmp_path: Path) -> None:
     words = ("--rounds", "150", "--leave-out", "auto", "--leave-out-probe", "0.5", "--compression", "fp16", "--overlap")
-    with Cluster(tmp_path, 3, servers=2) as cluster:
+    with Cluster(tmp_path, 3, servers=2, seconds=180) as cluster:
         port = cluster.start_state_server()
         start(cluster, tmp_path, port, (*FAST, "0.05"), *words, last=("--straggle", "compute:6@0+8"))
         cluster.finish()
