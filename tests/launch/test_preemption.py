@@ -69,7 +69,7 @@ def test_job_that_does_not_end_in_its_time_or_is_told_twice_is_ended(tmp_path, d
     content = cluster(data_dir, notice)
     content["workers"][1]["step_time"] = 10.0
     job = launch(write(tmp_path / "cluster.yaml", content))
-    job.until(lambda: bool(list(tmp_path.rglob("run.json"))))
+    job.until(lambda: bool(list(tmp_path.rglob("run.json"))), LIMIT)
     began = time.monotonic()
     job.process.send_signal(number)
     job.until(lambda: f"{number.name}: the workers have" in job.output)
