@@ -268,9 +268,9 @@ def _check_classes(spec: str, labels: np.ndarray, dealt: Partition) -> None:
         return
     parts = len(dealt.shares)
     raise PartitionError(
-        f"partition {spec} leaves out the {len(dealt.dropped)} samples by which {len(labels)} are more than {parts} "
-        f"equal shares, and with them every sample of class {enumeration(lost.tolist(), 5)}: with weights nothing is "
-        f"left out, {spec}:{','.join(['1'] * parts) if parts <= 8 else '1,1,…'} for instance"
+        f"partition {spec} leaves out the remainder of {len(labels)} samples in {parts} equal shares "
+        f"({len(dealt.dropped)}), and with it every sample of class {enumeration(lost.tolist(), 5)}: with weights "
+        f"nothing is left out, {spec}:{','.join(['1'] * parts) if parts <= 8 else '1,1,…'} for instance"
     )
 
 

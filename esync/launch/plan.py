@@ -70,7 +70,8 @@ def plan(
         remarks.append(remark)
     preset = presets.settings_of(settings.get("preset")) if own_program else {}
     if unused := [name for name in preset if not user_program.applies(name, settings)]:
-        remarks.append(f"left to the program, of the preset: {', '.join(unused)}")
+        group = " (a network with batch norm needs group norm in its place)" if "normalization" in unused else ""
+        remarks.append(f"left to the program, of the preset: {', '.join(unused)}{group}")
     workers: Sequence[WorkerEntry] = description.workers
     any_mode = own_program is not None and "mode" not in settings  # the program chooses the mode
     exchanges = len(workers) > 1 if any_mode else options.algorithm.sends != "nothing"

@@ -129,6 +129,12 @@ def test_user_program_has_the_options_of_a_preset_in_its_environment(tmp_path):
     assert (worker.algorithm_options["compression"], worker.algorithm_options["lr_scaling"]) == ("4bit", "none")
 
 
+@pytest.mark.parametrize("preset", ["skewed-data", "skewed-data-shared"])
+def test_user_program_is_told_which_normalization_a_preset_would_give_its_network(preset):
+    text = "left to the program, of the preset: normalization (a network with batch norm needs group norm in its place)"
+    assert text in make(cluster(0.1, 0.2), preset=preset).remarks
+
+
 def test_user_program_has_the_options_of_its_mode():
     (worker, _) = told(make(cluster(0.1, 0.2), mode="esync", compression="2bit", weight_average="polynomial"))
     assert (worker.algorithm, worker.algorithm_options) == ("esync", {"compression": "2bit"})
