@@ -263,6 +263,8 @@ def _shares(order: np.ndarray, parts: int, weights: Sequence[float]) -> Partitio
 
 def _check_classes(spec: str, labels: np.ndarray, dealt: Partition) -> None:
     """Check that every class is in some share, although the remainder of equal shares is dropped."""
+    if not len(dealt.dropped):
+        return
     lost = np.setdiff1d(labels[dealt.dropped], labels[np.concatenate(dealt.shares)])
     if not len(lost):
         return

@@ -18,7 +18,8 @@ from ..launch.description import read
 from ..runtime import descriptions, program
 from ..runtime.errors import ExpectedError
 from ..runtime.files import expanded, write_json
-from ..runtime.terminal import ProgressView, messages_of, run_command
+from ..runtime.progress_view import ProgressView
+from ..runtime.terminal import messages_of, run_command
 from ..samples import UNKNOWN, Training
 from . import report
 from .calibration import set_true

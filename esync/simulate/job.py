@@ -22,7 +22,7 @@ from ..loggers import tensorboard
 from ..models.names import is_network
 from ..runtime import progress
 from ..runtime.errors import ExpectedError
-from ..runtime.terminal import ProgressView
+from ..runtime.progress_view import ProgressView
 from ..training.run_folder import mode_folder
 from . import view
 from .cluster import model

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from ..runtime.terminal import ProgressView, clock
+from ..runtime.progress_view import ProgressView
+from ..runtime.terminal import clock
 from .simulation import Simulation
 
 
