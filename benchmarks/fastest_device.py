@@ -10,7 +10,6 @@ accuracies are compared:
 * `local`: the fastest device alone with all of the data. It is run on a device of 0.03 s; another
   device's times are in proportion. `averaged`: the same with `--weight-average polynomial`.
 * `sync` and `esync`, as published.
-* `constants`: the preset as it was, with eight iterations of the slowest and 2 bits.
 * `best`: the best of a grid of interval × compression × devices that take part, 4 to 10 settings.
 * `fast`: the preset.
 
@@ -96,10 +95,12 @@ class Cluster:
         return {"hosts": {}, "workers": workers, "network": {"bandwidth": self.bandwidth, "latency": "0.2ms"}}
 
 
+#: The cluster with the slowest network.
+SLOWEST = "paper-100Mbit"
 _PAPER = (0.03, 0.03, 3.5, 0.03, 0.03, 3.5)
 CLUSTERS = {
     "paper": Cluster(_PAPER, 3, "1Gbit", (4, 8, 16), (2, 5), (1,)),
-    "paper-100Mbit": Cluster(_PAPER, 3, "100Mbit", (8, 16, 32), (2, 5), (1,)),
+    SLOWEST: Cluster(_PAPER, 3, "100Mbit", (8, 16, 32), (2, 5), (1,)),
     "equal": Cluster((0.03,) * 4, 2, "10Gbit", (4, 8, 16)),
     "generations": Cluster((0.02,) * 4 + (0.06,) * 4, 2, "10Gbit", (4, 8, 16), (4, 5, 6, 7), (1, 3)),
     "pair": Cluster((0.03, 0.3), 1, "1Gbit", (1, 2)),
@@ -149,8 +150,6 @@ def settings(method: str, cluster: Cluster) -> list[Setting]:
         return [replace(s, flags=(*s.flags, *average)) for s in _rates((0.5, 0), (1, 0), (2, 0), mode="local")]
     if method in ("sync", "esync"):
         return _rates((1, 0), (4, 0), (1, 0.9), mode=method)
-    if method == "constants":
-        return [_tiered(8, "2bit", cluster.slow)]
     if method == BEST:
         fast, whole = product(cluster.intervals, COMPRESSIONS), product(cluster.slow_intervals, COMPRESSIONS)
         return [_tiered(*pair, cluster.slow) for pair in fast] + [
@@ -159,7 +158,7 @@ def settings(method: str, cluster: Cluster) -> list[Setting]:
     return [Setting("preset", ("--preset=fast",))]
 
 
-METHODS = (*ONE_DEVICE, "sync", "esync", "constants", BEST, PRESET)
+METHODS = (*ONE_DEVICE, "sync", "esync", BEST, PRESET)
 
 
 @dataclass(frozen=True)
@@ -192,7 +191,7 @@ class SpeedRun:
     def words(self, given: argparse.Namespace) -> list[str]:
         """Return the command line."""
         changes = CLUSTERS[self.cluster].changes
-        if self.method in ("constants", BEST):
+        if self.method == BEST:
             changes["per_host"] = CLUSTERS[self.cluster].devices > 1
         file = narrow_cluster(self.cluster, changes, given.out)
         words = [*self.setting.flags, f"--network={self.network}", f"--seed={self.seed}"]
@@ -205,7 +204,9 @@ class SpeedRun:
         """Return the rounds between two evaluations: some 24 iterations of the slowest device that takes part."""
         if self.method == "sync":
             return 20
-        return {ALONE: 32, AVERAGED: 32, "esync": 1, PRESET: 6}.get(self.method, max(1, 24 // self.setting.interval))
+        preset = 1 if self.cluster == SLOWEST else 6  # of its rounds, which last eight iterations elsewhere
+        methods = {ALONE: 32, AVERAGED: 32, "esync": 1, PRESET: preset}
+        return methods.get(self.method, max(1, 24 // self.setting.interval))
 
     @property
     def seconds(self) -> float:
@@ -213,7 +214,7 @@ class SpeedRun:
         if self.method in ONE_DEVICE:
             return 300
         most = 700_000 / CLUSTERS[self.cluster].speed
-        return most * (40 if self.method == "sync" else 2 if self.cluster == "paper-100Mbit" else 1.2)
+        return most * (40 if self.method == "sync" else 2 if self.cluster == SLOWEST else 1.2)
 
     def planned(self) -> float:
         """Return the core-seconds that it costs by estimate, at most."""

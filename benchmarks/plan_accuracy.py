@@ -47,16 +47,16 @@ from typing import Any
 
 import yaml
 from harness import plan_times, program
-from harness.clusters import APART
 from harness.figures import read_figures, write_figures
 from harness.jobs import devices, entries
-from namespaces import DESK, Machines, missing
+from harness.machine_cluster import HUB, MachineCluster
+from namespaces import Machines, missing
 from tiny_dataset import write as write_tiny_dataset
 
 from esync.arguments import count
 from esync.planning.candidates import DESCRIPTION_KEYS
 
-HUB, WORKERS = "hub", ("ant", "bee", "cat", "dog")
+WORKERS = ("ant", "bee", "cat", "dog")
 EQUAL, UNEQUAL = (0.60, 0.61, 0.62, 0.63), (0.06, 0.12, 0.2, 0.6)
 #: Allowed difference of a forecast, and of the first of a class from the best of it.
 RATE, FIRST = 0.10, 0.05
@@ -64,7 +64,6 @@ RATE, FIRST = 0.10, 0.05
 FIRST_OF_CLASS = 2
 #: Rounds at the beginning that do not count: processes are still starting.
 WARM_UP = 2
-LIMIT = 900.0  # seconds for one command
 RESULT = program.RESULTS / "plan_accuracy.json"
 TIMES, LAUNCHED_TIMES = program.RESULTS / "plan_times.json", program.RESULTS / "plan_launched_times.json"
 NETWORK = """\
@@ -99,8 +98,8 @@ CASES = {
 }
 
 
-class Cluster:
-    """A cluster while its machines are up.
+class Cluster(MachineCluster):
+    """A cluster of a case, whose workers train a perceptron on a tiny dataset.
 
     Args:
         folder: of all its files.
@@ -109,71 +108,37 @@ class Cluster:
     """
 
     def __init__(self, folder: Path, case: Case, machines: Machines) -> None:
-        self.folder, self._machines = folder, machines
         write_tiny_dataset(folder / "data")
         (folder / "nets.py").write_text(NETWORK)
-        if case.megabits is not None:
-            for host in (HUB, *WORKERS):
-                machines.limit(host, case.megabits)
-        self.file = folder / "cluster.yaml"
-        self._content: dict[str, Any] = {
-            "hosts": {name: machines.entry(name, env=APART) for name in (HUB, *WORKERS)},
-            "scheduler": {"host": HUB},
-            "servers": [{"host": HUB}],
-            "state_server": {"host": HUB},
-            "workers": [
-                {"host": host, "device": "cpu", "step_time": step, "threads": 1}
-                for host, step in zip(WORKERS, case.steps, strict=True)
-            ],
-            "train": {
-                "network": f"{folder / 'nets.py'}:fifth",
-                "batch_size": 8,
-                "learning_rate": 1e-4,
-                "local_lr": 1e-4,
-                "no_evaluation": True,
-                "no_export": True,
-                "data_dir": str(folder / "data"),
-            },
+        train = {
+            "network": f"{folder / 'nets.py'}:fifth",
+            "batch_size": 8,
+            "learning_rate": 1e-4,
+            "local_lr": 1e-4,
+            "no_evaluation": True,
+            "no_export": True,
+            "data_dir": str(folder / "data"),
         }
-        self.file.write_text(yaml.safe_dump(self._content, sort_keys=False))
+        super().__init__(folder, machines, dict(zip(WORKERS, case.steps, strict=True)), case.megabits, train)
 
     def plan(self, *flags: str) -> dict[str, Any]:
         """Measure the cluster; return the plan."""
         written = self.folder / "plan.json"
-        self._run("plan", str(self.file), "--json", str(written), *flags)
-        found: dict[str, Any] = json.loads(written.read_text())
-        return found
+        self.esync("plan", str(self.describe("cluster.yaml")), "--json", str(written), *flags)
+        plan: dict[str, Any] = json.loads(written.read_text())
+        return plan
 
     def rate(self, row: Mapping[str, Any], seconds: float) -> float:
         """Run what a row of a plan stands for; return its samples per second after the start."""
-        ranks = row["workers"]
-        content = {**self._content, **{key: True for key in DESCRIPTION_KEYS if row[key]}}
-        if ranks is not None:
-            content = {**content, "workers": [content["workers"][rank] for rank in ranks]}
-        file = self.folder / "run.yaml"
-        file.write_text(yaml.safe_dump(content, sort_keys=False))
+        file = self.describe("run.yaml", row["workers"], **{key: True for key in DESCRIPTION_KEYS if row[key]})
         shutil.rmtree(self.folder / "logs", ignore_errors=True)
         words = ["--max-time", str(seconds), "--log-dir", "logs", "--overwrite", "--quiet"]
         for name, value in row["flags"].items():
             flag = f"--{name.replace('_', '-')}"
             words += [flag] if value is True else [flag, str(value)]
-        self._run("launch", str(file), *words)
+        self.esync("launch", str(file), *words)
         left_out = "preset" in row["flags"]  # its slowest device logs next to no rounds
         return sum(_rate(device) for device in devices(self.folder) if not left_out or len(entries(device)) > WARM_UP)
-
-    def _run(self, *words: str) -> None:
-        command = [*self._machines.inside(DESK), sys.executable, "-m", "esync", *words]
-        done = subprocess.run(
-            command,
-            cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": str(program.ROOT), **APART},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=LIMIT,
-            check=False,
-        )
-        if done.returncode:
-            raise RuntimeError(f"{' '.join(words)}: exit code {done.returncode}:\n{done.stdout.decode()[-3000:]}")
 
 
 def _rate(device: Path) -> float:
@@ -225,7 +190,7 @@ def measure(case: Case, seconds: float) -> dict[str, Any]:
             for members in each["classes"].values()
             for row in members
         ]
-        calibrated = yaml.safe_load(cluster.file.with_name("cluster.calibrated.yaml").read_text())
+        calibrated = yaml.safe_load((Path(name) / "cluster.calibrated.yaml").read_text())
     parts = {name: calibrated.get(name) for name in ("workers", "servers", "state_server", "network", "simulate")}
     found = {"recommended": plan["recommended"]["method"], "rows": rows, "what_if": what_ifs, "calibrated": parts}
     return {**found, "load": os.getloadavg()[0]}
