@@ -2,7 +2,7 @@
 
 MXNet 1.9.1's own GroupNorm has one scale and shift for each group, and takes eight times as long as
 batch norm on a core, because broadcasting operators have slow gradients. Matrix products and a
-depthwise convolution of 1 × 1 in their place take half of that.
+depthwise convolution of 1 × 1 in their place take a third of that.
 """
 
 import math
@@ -65,15 +65,15 @@ class GroupNorm(mx.gluon.HybridBlock):
     def hybrid_forward(self, F: Any, x: Any, gamma: Any, beta: Any) -> Any:
         channels = self.gamma.shape[0]
         groups = math.gcd(self._groups, channels)
-        # One row for each group of each sample: (samples × groups, 1, values).
-        rows = x.reshape((0, groups, -1)).reshape((-3, 0)).expand_dims(axis=1)
-        ones = F.ones_like(rows)
-        share = F.reciprocal(F.sum(ones, axis=2, keepdims=True))
-        mean = F.batch_dot(rows, ones, transpose_b=True) * share
-        centred = rows - F.batch_dot(mean, ones)
-        variance = F.batch_dot(centred, centred, transpose_b=True) * share
+        rows = x.reshape((0, groups, -1)).reshape((-3, 0))  # one for each group of each sample
+        ones = F.ones_like(F.slice_axis(rows, axis=0, begin=0, end=1))
+        share = F.reciprocal(F.sum(ones, axis=1, keepdims=True))
+        mean = F.dot(F.dot(rows, ones, transpose_b=True), share)
+        centred = rows - F.dot(mean, ones)
+        variance = F.dot(F.dot(F.square(centred), ones, transpose_b=True), share)
         # MXNet's exporter to ONNX does not know rsqrt.
-        normalized = F.batch_dot(F.reciprocal(F.sqrt(variance + self._epsilon)), centred).reshape_like(x)
+        deviation = F.dot(F.reciprocal(F.sqrt(variance + self._epsilon)), ones)
+        normalized = (centred * deviation).reshape_like(x)
         return F.Convolution(
             normalized,
             F.identity(
