@@ -31,7 +31,7 @@ from itertools import product
 from typing import Any
 
 from harness import program
-from harness.figures import markdown_table, spread, time_to, write_table
+from harness.figures import markdown_table, mean_ratio, mean_time, spread_or_missed, time_to, write_table
 from harness.held_out import TUNING_SEED, write_held_out
 from harness.paper_runs import BATCH_SIZE, EVALUATION, GRADIENT, NARROW, OVERHEAD, TEST_IMAGES, narrow_cluster
 from harness.simulations import RATE, carry_out, listed, results, simulate, within_budget
@@ -238,7 +238,7 @@ def tuning(given: argparse.Namespace, method: str) -> list[SpeedRun]:
 
 def score(result: Mapping[str, Any], seconds: float) -> float:
     """Return the geometric mean of the times to the targets; a target that was not reached counts twice the time."""
-    return statistics.geometric_mean(min(time_to(result, target), 2 * seconds) for target in TARGETS)
+    return mean_time((time_to(result, target) for target in TARGETS), seconds)
 
 
 def tuned(given: argparse.Namespace, method: str) -> Setting | None:
@@ -286,10 +286,9 @@ def table(given: argparse.Namespace) -> str:
         cells = [method, setting, str(len(seeds))]
         for index in range(len(TARGETS)):
             values = [seconds[index] for seconds in seeds.values()]
-            missed = values.count(math.inf)
-            cells.append(f"missed by {missed} of {len(values)}" if missed else spread(values, 1))
+            cells.append(spread_or_missed(values))
             ratio = statistics.fmean(s[index] for s in alone.values()) / statistics.fmean(values) if alone else math.nan
-            cells.append("–" if missed or not math.isfinite(ratio) else f"{ratio:.2f}")
+            cells.append("–" if math.inf in values or not math.isfinite(ratio) else f"{ratio:.2f}")
         rows.append([*cells, against(seeds, best)])
     return markdown_table([*heads, "this ÷ best"], rows)
 
@@ -299,10 +298,7 @@ def against(seeds: Mapping[int, Sequence[float]], best: Mapping[int, Sequence[fl
     if best is None:
         return "–"
     pairs = [pair for seed in seeds.keys() & best.keys() for pair in zip(seeds[seed], best[seed], strict=True)]
-    ratios = [one / other for one, other in pairs if math.isfinite(one) and math.isfinite(other)]
-    if not ratios or len(ratios) < len(pairs):
-        return "–"
-    return f"{statistics.geometric_mean(ratios):.2f}"
+    return mean_ratio(pairs)
 
 
 def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:

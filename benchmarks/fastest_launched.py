@@ -9,12 +9,13 @@ images, with batches of 24, so that two cores have done the iterations in time. 
 with and without averaged weights, at three rates each, `esync`, a grid of mode tiered (interval × compression,
 momentum 0.9), and the preset without further flags. Each setting is tried with seed 0; the best one of each method
 that reaches the accuracies is run with the seeds 1, 2 and so on. It needs two cores that have nothing else to do, and
-takes about twenty minutes.
+takes about half an hour.
 """
 
 import json
 import math
 import os
+import shutil
 import statistics
 import sys
 import tempfile
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import program
-from harness.figures import markdown_table, read_figures, spread_or_value, write_figures
+from harness.figures import markdown_table, mean_ratio, mean_time, read_figures, spread_or_missed, write_figures
 from harness.machine_cluster import HUB, MachineCluster
 from harness.paper_runs import NARROW
 from namespaces import Machines, missing
@@ -84,7 +85,8 @@ METHODS = tuple(dict.fromkeys(setting.method for setting in SETTINGS))
 def measure(cluster: MachineCluster, setting: Setting, seed: int) -> dict[str, Any]:
     """Launch a run; return its times to the accuracies and its samples per second."""
     file = cluster.describe("cluster.yaml", (0,) if setting.method in (ALONE, AVERAGED) else None)
-    logs = cluster.folder / f"logs-{len(list(cluster.folder.glob('logs-*')))}"
+    logs = cluster.folder / "logs"
+    shutil.rmtree(logs, ignore_errors=True)
     words = [*setting.flags, f"--seed={seed}", f"--max-time={LONGEST:g}", f"--log-dir={logs}", "--quiet"]
     cluster.esync("launch", str(file), *words)
     figures = find_runs([logs])[0].figures
@@ -93,16 +95,16 @@ def measure(cluster: MachineCluster, setting: Setting, seed: int) -> dict[str, A
     return {"times": times, "throughput": figures.throughput, "late": figures.overrun_share}
 
 
-def score(figure: Mapping[str, Any]) -> float:
-    """Return the geometric mean of the times; a target that was missed counts twice the longest time."""
-    return statistics.geometric_mean(at or 2 * LONGEST for at in figure["times"])
+def times(figure: Mapping[str, Any]) -> list[float]:
+    """Return the seconds to the targets; infinite for one that was not reached."""
+    return [math.inf if seconds is None else seconds for seconds in figure["times"]]
 
 
 def best(figures: Mapping[str, Any], method: str) -> tuple[Setting, bool]:
     """Return the setting of a method that was soonest with seed 0, and whether it reached every accuracy."""
-    tried = {s: figures[f"{s.name} seed 0"] for s in SETTINGS if s.method == method}
-    chosen = min(tried, key=lambda setting: score(tried[setting]))
-    return chosen, None not in tried[chosen]["times"]
+    tried = {s: times(figures[f"{s.name} seed 0"]) for s in SETTINGS if s.method == method}
+    chosen = min(tried, key=lambda setting: mean_time(tried[setting], LONGEST))
+    return chosen, math.inf not in tried[chosen]
 
 
 def table(figures: Mapping[str, Any], seeds: int) -> str:
@@ -110,29 +112,25 @@ def table(figures: Mapping[str, Any], seeds: int) -> str:
 
     A method that missed an accuracy with seed 0 is shown with that seed.
     """
-    rows, times = [], {}
+    rows: list[list[str]] = []
+    measured: dict[str, list[list[float]]] = {}  # method → times of each seed
     for method in METHODS:
         setting, reached = best(figures, method)
-        numbers = range(1, seeds + 1) if reached else (0,)
-        runs = [figures[f"{setting.name} seed {seed}"] for seed in numbers]
-        times[method] = [at or math.inf for run in runs for at in run["times"]]
-        cells = [method, " ".join(setting.flags)]
-        for values in zip(*(run["times"] for run in runs), strict=True):
-            missed = sum(at is None for at in values)
-            cells.append(f"missed by {missed} of {len(values)}" if missed else spread_or_value(values, 1))
-        rows.append([*cells, f"{statistics.fmean(run['throughput'] for run in runs):.0f}"])
+        runs = [figures[f"{setting.name} seed {seed}"] for seed in (range(1, seeds + 1) if reached else (0,))]
+        measured[method] = [times(run) for run in runs]
+        cells = [spread_or_missed(values) for values in zip(*measured[method], strict=True)]
+        throughput = statistics.fmean(run["throughput"] for run in runs)
+        rows.append([method, " ".join(setting.flags), *cells, f"{throughput:.0f}"])
     for row in rows:
-        row += [ratio(times[other], times[row[0]]) for other in (ALONE, AVERAGED)]
-        row.append(ratio(times[row[0]], times[GRID]))
+        row += [ratio(measured[other], measured[row[0]]) for other in (ALONE, AVERAGED)]
+        row.append(ratio(measured[row[0]], measured[GRID]))
     heads = ["", "flags", *(f"seconds to {target:g}" for target in TARGETS), "samples/s", "alone ÷ this"]
     return markdown_table([*heads, "averaged ÷ this", "this ÷ best of the grid"], rows)
 
 
-def ratio(times: Sequence[float], others: Sequence[float]) -> str:
-    """Return the geometric mean over seeds and accuracies of times by others."""
-    if len(times) != len(others) or math.inf in (*times, *others):
-        return "–"
-    return f"{statistics.geometric_mean(a / b for a, b in zip(times, others, strict=True)):.2f}"
+def ratio(seeds: Sequence[Sequence[float]], others: Sequence[Sequence[float]]) -> str:
+    """Return the geometric mean over seeds and accuracies of times by others, as text."""
+    return mean_ratio((a, b) for pair in zip(seeds, others, strict=False) for a, b in zip(*pair, strict=True))
 
 
 def main() -> int:

@@ -30,7 +30,7 @@ from typing import Any
 
 import yaml
 from harness import program
-from harness.figures import markdown_table, spread_or_value, write_table
+from harness.figures import markdown_table, spread_or_missed, write_table
 from harness.paper_runs import BATCH_SIZE, CLUSTERS, GRADIENT, OVERHEAD
 from harness.simulations import (
     RATE,
@@ -215,7 +215,7 @@ def table(out: Path, seeds: int) -> str:
                     f"× {factor} ({kind})",
                     str(len(values)),
                 ]
-                cells += [_spread(seconds, 1), _spread(samples, 0)]
+                cells += [spread_or_missed(seconds, 1), spread_or_missed(samples, 0)]
                 cells.append(_ratio(kept["sync"], seconds, 0, inverse=False))
                 cells.append(_ratio(kept["local"], samples, 1, inverse=True))
                 cells.append(f"{TABLE_1[network].speedup:g}" if setting == "esync" else "–")
@@ -245,11 +245,6 @@ def _ratio(other: Found | None, values: Sequence[float], index: int, inverse: bo
     if math.inf in means:
         return "–"
     return f"{means[1] / means[0] if inverse else means[0] / means[1]:.2f}"
-
-
-def _spread(values: Sequence[float], digits: int) -> str:
-    missed = sum(value == math.inf for value in values)
-    return f"not reached by {missed} of {len(values)}" if missed else spread_or_value(values, digits)
 
 
 def main() -> int:

@@ -82,6 +82,25 @@ def time_to(result: Mapping[str, Any], target: float) -> float:
     return next((seconds for _, seconds, accuracy in result["accuracies"] if accuracy >= target), math.inf)
 
 
+def mean_time(times: Iterable[float], longest: float) -> float:
+    """Return the geometric mean of times to targets; one that was not reached counts twice the longest time."""
+    return statistics.geometric_mean(min(seconds, 2 * longest) for seconds in times)
+
+
+def mean_ratio(pairs: Iterable[tuple[float, float]]) -> str:
+    """Return the geometric mean of ratios of times as text; "–" if there are none, or a target was not reached."""
+    known = list(pairs)
+    if not known or any(math.inf in pair for pair in known):
+        return "–"
+    return f"{statistics.geometric_mean(one / other for one, other in known):.2f}"
+
+
+def spread_or_missed(times: Sequence[float], digits: int = 1) -> str:
+    """Return the mean and the standard deviation of times as text, or how many did not reach their target."""
+    missed = times.count(math.inf)
+    return f"missed by {missed} of {len(times)}" if missed else spread_or_value(times, digits)
+
+
 def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table in Markdown whose columns are not padded."""
     lines = [heads, ["---"] * len(heads), *rows]

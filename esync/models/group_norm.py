@@ -67,10 +67,9 @@ class GroupNorm(mx.gluon.HybridBlock):
         groups = math.gcd(self._groups, channels)
         rows = x.reshape((0, groups, -1)).reshape((-3, 0))  # one for each group of each sample
         ones = F.ones_like(F.slice_axis(rows, axis=0, begin=0, end=1))
-        share = F.reciprocal(F.sum(ones, axis=1, keepdims=True))
-        mean = F.dot(F.dot(rows, ones, transpose_b=True), share)
-        centred = rows - F.dot(mean, ones)
-        variance = F.dot(F.dot(F.square(centred), ones, transpose_b=True), share)
+        average = F.dot(F.reciprocal(F.sum(ones, axis=1, keepdims=True)), ones)
+        centred = rows - F.dot(F.dot(rows, average, transpose_b=True), ones)
+        variance = F.dot(F.square(centred), average, transpose_b=True)
         # MXNet's exporter to ONNX does not know rsqrt.
         deviation = F.dot(F.reciprocal(F.sqrt(variance + self._epsilon)), ones)
         normalized = (centred * deviation).reshape_like(x)
