@@ -1,17 +1,19 @@
 """How accurate are sparse exchanges with a ResNet-18?
 
-    python benchmarks/sparse_resnet.py [--seeds 1] [--jobs 2] [--budget CORE-HOURS] [--list]
+    python benchmarks/sparse_resnet.py [--seeds 3] [--jobs 2] [--budget CORE-HOURS] [--list]
 
 The methods of the DGS paper's Table 3 train a ResNet-18 of a quarter of the channels on
-Fashion-MNIST: 4 and 16 equal simulated workers, whose devices differ by 10 % from iteration to
+Fashion-MNIST: 1 to 32 equal simulated workers, whose devices differ by 10 % from iteration to
 iteration, with ASGD, GD-async, DGC-async and DGS, and one alone with momentum SGD. All have the same
 number of samples, batches of 64 on every worker, the published learning rate of ESync (0.0005 on the
-sum over a batch; it does not fall, because asynchronous modes refuse --lr-decay), momentum 0.7 where
-the method has momentum, and weight decay 0.0005. Workers send 1 % of every tensor; "both ways" the
-server's answers have 1 %, too. The network costs next to nothing: it is a matter of accuracy only.
+sum over a batch), a tenth of it after 60 % of the samples and a hundredth after 80 %, momentum 0.7
+where the method has momentum, and weight decay 0.0005. Workers send 1 % of every tensor. The network
+costs next to nothing: it is a matter of accuracy only.
 
-benchmarks/sparse_accuracy.py does the same with a perceptron, more workers and seeds, and a rate
-that falls.
+With 16 workers one thing is taken away at a time: momentum, a part of the rate, the rate's fall,
+or staleness, that is, the other workers (one worker). "Both ways": the server's answers have 1 %, too.
+
+benchmarks/sparse_accuracy.py does the same with a perceptron.
 
 A run that is done is not done again; `--out` has runs.json and table.md.
 """
@@ -32,17 +34,33 @@ from esync.arguments import count
 
 ALONE = "momentum SGD"
 _MOMENTUM, _ALL_TENSORS = "--momentum=0.7", "--sparse-dense-below=0"
-#: Method → flags.
-METHODS: dict[str, tuple[str, ...]] = {
-    ALONE: ("--mode=local", _MOMENTUM),
-    "ASGD": ("--mode=async",),
-    "GD-async": ("--mode=gd-async", _ALL_TENSORS),
-    "DGC-async": ("--mode=dgc-async", _ALL_TENSORS, _MOMENTUM),
-    "DGS": ("--mode=dgs", _ALL_TENSORS, _MOMENTUM),
-    "DGS both ways": ("--mode=dgs", _ALL_TENSORS, _MOMENTUM, "--secondary-ratio=0.01"),
+#: After which shares of the samples the rate has which factor, as published.
+FALL = "--lr-decay=0.6:0.1,0.8:0.01"
+_DGC, _DGS = (FALL, "--mode=dgc-async", _ALL_TENSORS), (FALL, "--mode=dgs", _ALL_TENSORS)
+#: Method of Table 3 → flags.
+TABLE_3: dict[str, tuple[str, ...]] = {
+    "ASGD": (FALL, "--mode=async"),
+    "GD-async": (FALL, "--mode=gd-async", _ALL_TENSORS),
+    "DGC-async": (*_DGC, _MOMENTUM),
+    "DGS": (*_DGS, _MOMENTUM),
 }
+#: With `REDUCED_WORKERS` workers: DGC and DGS, less one thing, and DGS with more.
+REDUCED: dict[str, tuple[str, ...]] = {
+    "DGS, momentum 0": _DGS,
+    "DGS, momentum 0.3": (*_DGS, "--momentum=0.3"),
+    "DGS, rate ÷ 4": (*_DGS, _MOMENTUM),
+    "DGC-async, momentum 0": _DGC,
+    "DGC-async, rate ÷ 4": (*_DGC, _MOMENTUM),
+    "DGS, rate does not fall": (*_DGS[1:], _MOMENTUM),
+    "DGS both ways": (*_DGS, _MOMENTUM, "--secondary-ratio=0.01"),
+}
+METHODS = {ALONE: (FALL, "--mode=local", _MOMENTUM), **TABLE_3, **REDUCED}
+#: Part of a method's name → factor of its rate.
+FACTORS = {"rate ÷ 4": 0.25}
 #: Numbers of workers, in the order in which a budget is spent on them.
-WORKERS = (16, 4)
+WORKERS = (16, 4, 1, 8, 32)
+#: Seeds are several up to so many workers.
+REPEATED, REDUCED_WORKERS = 16, 16
 #: Evaluations of a run.
 POINTS = 24
 #: Core-seconds of a batch: gradient, messages, server, and evaluations.
@@ -68,7 +86,8 @@ class SparseRun:
     @property
     def name(self) -> str:
         """Stem of its files."""
-        return f"{self.method.replace(' ', '-')}-{self.workers}-workers-{self.epochs}-epochs-seed{self.seed}"
+        method = self.method.replace(",", "").replace("÷", "by").replace(" ", "-")
+        return f"{method}-{self.workers}-workers-{self.epochs}-epochs-seed{self.seed}"
 
     @property
     def batches(self) -> int:
@@ -77,7 +96,8 @@ class SparseRun:
 
     def words(self, given: argparse.Namespace) -> list[str]:
         """Return the command line."""
-        words = [*METHODS[self.method], f"--learning-rate={RATE:g}", "--weight-decay=0.0005", f"--seed={self.seed}"]
+        rate = RATE * next((factor for part, factor in FACTORS.items() if part in self.method), 1)
+        words = [*METHODS[self.method], f"--learning-rate={rate:g}", "--weight-decay=0.0005", f"--seed={self.seed}"]
         words += [f"--epochs={self.epochs}", f"--eval-duration={max(1, self.batches // self.workers // POINTS)}"]
         return simulate(description(self.workers, given.out), self, given.out, *words, "--no-logs")
 
@@ -104,9 +124,9 @@ def runs(seeds: int, epochs: int) -> list[SparseRun]:
     return [
         SparseRun(method, workers, seed, epochs)
         for seed in range(seeds)
-        for workers in (1, *WORKERS)
-        for method in METHODS
-        if (method == ALONE) == (workers == 1)
+        for workers in WORKERS
+        if workers <= REPEATED or seed == 0
+        for method in ([ALONE] if workers == 1 else []) + [*TABLE_3, *(REDUCED if workers == REDUCED_WORKERS else ())]
     ]
 
 
@@ -119,7 +139,7 @@ def table(out: Path, seeds: int, epochs: int) -> str:
             groups.setdefault((run.method, run.workers), []).append(run)
     alone = [mean_of_last(finished[run.name], 0.1) for run in groups.get((ALONE, 1), [])]
     rows = []
-    for (method, workers), group in sorted(groups.items(), key=lambda each: each[0][1]):
+    for (method, workers), group in sorted(groups.items(), key=lambda item: item[0][1]):
         last = [100 * mean_of_last(finished[run.name], 0.1) for run in group]
         best = [100 * max(accuracy for *_, accuracy in finished[run.name]["accuracies"]) for run in group]
         difference = f"{statistics.fmean(last) - 100 * statistics.fmean(alone):+.2f}" if alone else "–"
@@ -131,7 +151,7 @@ def table(out: Path, seeds: int, epochs: int) -> str:
 
 def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the options of this program."""
-    parser = simulation_parser(__doc__, "sparse-resnet18", 1, "how many")
+    parser = simulation_parser(__doc__, "sparse-resnet18", 3, "how many")
     parser.add_argument("--epochs", type=count, default=6, help="(default: %(default)s)")
     return parser.parse_args(words)
 

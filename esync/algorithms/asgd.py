@@ -2,7 +2,7 @@
 
 from ..exchange import Specification
 from .every_iteration import EveryIteration
-from .exchange_options import OwnStatisticsOptions
+from .exchange_options import AsynchronousOptions
 from .registry import register
 from .styles import Style
 
@@ -14,8 +14,8 @@ class ASGD(EveryIteration):
     With SGD that is w ← w − η·g. Each worker keeps its own batch-norm statistics.
     """
 
-    class Options(OwnStatisticsOptions):
-        """See `OwnStatisticsOptions`."""
+    class Options(AsynchronousOptions):
+        """See `AsynchronousOptions`."""
 
     optimizer_chooses_rule = True
     synchronous = False

@@ -12,7 +12,7 @@ from ..exchange import WEIGHTS, Payload, Specification
 from .automatic_interval import AUTO, AutomaticInterval, LocalIterations
 from .base import Algorithm
 from .context import AlgorithmContext
-from .exchange_options import OwnStatisticsOptions
+from .exchange_options import AsynchronousOptions
 from .model_averaging import ModelAveraging
 from .options import inherited
 from .registry import register
@@ -32,7 +32,7 @@ class DyLU(Algorithm):
     `rules.delayed_nesterov`.
     """
 
-    class Options(OwnStatisticsOptions):
+    class Options(AsynchronousOptions):
         """The options of local SGD, with the defaults of DiLoCo."""
 
         POSITIONAL: ClassVar[tuple[str, ...]] = ("local_iterations", "global_lr", "outer_momentum", "statistics")

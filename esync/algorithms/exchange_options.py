@@ -7,12 +7,14 @@ from pydantic import model_validator
 from .. import config
 from ..exchange.codecs.quantization import AUTO, COMPRESSIONS, NONE
 from .options import Options, option
+from .rate_scaling import RateDecayOptions
 
 
-class OwnStatisticsOptions(Options):
-    """Options of algorithms in which every worker keeps its own batch-norm statistics.
+class AsynchronousOptions(RateDecayOptions):
+    """Options of algorithms with asynchronous exchanges.
 
-    Those are the algorithms with asynchronous exchanges.
+    Every worker keeps its own batch-norm statistics, and the learning rate falls with the samples in the servers'
+    last answer to this worker.
     """
 
     statistics: Literal["mean", "rank0"] = option(

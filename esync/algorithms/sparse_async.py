@@ -16,7 +16,7 @@ from ..exchange.codecs.sparse import Differences, check_finite
 from .assigned_weights import AssignedWeightsError
 from .base import Algorithm
 from .context import AlgorithmContext, Hyper
-from .exchange_options import OwnStatisticsOptions
+from .exchange_options import AsynchronousOptions
 from .options import option
 
 
@@ -28,7 +28,7 @@ class SparseAsync(Algorithm):
     are part of every SPARSE_STATISTICS_EVERY-th exchange of a worker.
     """
 
-    class Options(OwnStatisticsOptions):
+    class Options(AsynchronousOptions):
         """The options of the messages' sparsity."""
 
         POSITIONAL: ClassVar[tuple[str, ...]] = ("ratio", "secondary_ratio", "values", "dense_below", "statistics")

@@ -23,9 +23,9 @@ from ..exchange.protocol.round_state import Limits
 from ..rules import RESET_MOMENTUM
 from ..runtime.futures import Handle
 from .every_iteration import EveryIteration
-from .exchange_options import OwnStatisticsOptions
+from .exchange_options import AsynchronousOptions
 from .options import option
-from .rate_scaling import RateDecayOptions, decayed
+from .rate_scaling import decayed
 from .registry import register
 from .styles import Style
 from .switch_schedule import (
@@ -75,7 +75,7 @@ class SyncSwitch(EveryIteration):
         plan: the segments in samples, once started.
     """
 
-    class Options(RateDecayOptions, OwnStatisticsOptions):
+    class Options(AsynchronousOptions):
         """The options of the schedule, of its segments, and of the policy for stragglers."""
 
         switch_order: str = option(

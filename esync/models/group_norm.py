@@ -8,6 +8,7 @@ depthwise convolution of 1 × 1 in their place take a third of that.
 import math
 from typing import Any
 
+import numpy as np
 from typing_extensions import override
 
 from ..runtime.mxnet_import import mx
@@ -20,7 +21,7 @@ class GroupNorm(mx.gluon.HybridBlock):
     """Normalizes each sample's groups of channels (Wu and He, ECCV 2018, equation 7).
 
     It can replace `gluon.nn.BatchNorm` in constructors that accept a norm layer. It has no running
-    statistics: training and evaluation compute the same values.
+    statistics: training and evaluation compute the same values. Those of float16 inputs are computed in float32.
 
     Inputs and outputs have the shape (samples, channels, height, width).
 
@@ -65,6 +66,9 @@ class GroupNorm(mx.gluon.HybridBlock):
     def hybrid_forward(self, F: Any, x: Any, gamma: Any, beta: Any) -> Any:
         channels = self.gamma.shape[0]
         groups = math.gcd(self._groups, channels)
+        half = np.dtype(self.gamma.dtype) == np.float16
+        if half:  # sums over a group's values exceed its range
+            x, gamma, beta = (F.cast(values, "float32") for values in (x, gamma, beta))
         rows = x.reshape((0, groups, -1)).reshape((-3, 0))  # one for each group of each sample
         ones = F.ones_like(F.slice_axis(rows, axis=0, begin=0, end=1))
         average = F.dot(F.reciprocal(F.sum(ones, axis=1, keepdims=True)), ones)
@@ -73,7 +77,7 @@ class GroupNorm(mx.gluon.HybridBlock):
         # MXNet's exporter to ONNX does not know rsqrt.
         deviation = F.dot(F.reciprocal(F.sqrt(variance + self._epsilon)), ones)
         normalized = (centred * deviation).reshape_like(x)
-        return F.Convolution(
+        scaled = F.Convolution(
             normalized,
             F.identity(
                 gamma.reshape((-1, 1, 1, 1))
@@ -84,3 +88,4 @@ class GroupNorm(mx.gluon.HybridBlock):
             num_group=channels,
             name="fwd",
         )
+        return F.cast(scaled, "float16") if half else scaled

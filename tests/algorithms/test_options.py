@@ -23,7 +23,7 @@ from esync.algorithms import (
     SyncSwitch,
     make,
 )
-from esync.algorithms.exchange_options import OwnStatisticsOptions
+from esync.algorithms.exchange_options import AsynchronousOptions
 from esync.algorithms.options import Options, inherited, option
 from esync.algorithms.registry import options_of, register
 from esync.algorithms.styles import Style
@@ -343,7 +343,7 @@ def test_options_of_built_in_algorithms_have_help_and_the_same_defaults_in_pytho
     assert {**made, "batch_size": 1} == {**kind().options.model_dump(), "batch_size": 1}
     assert all(each.help or not each.flags for each in options_of(kind))
     asynchronous = kind.switches_synchrony or not kind.synchronous
-    assert asynchronous == issubclass(kind.Options, OwnStatisticsOptions)
+    assert asynchronous == issubclass(kind.Options, AsynchronousOptions)
 
 
 def test_sync_switch_accepts_objects_or_flat_options():

@@ -55,8 +55,5 @@ def test_lr_decay_multiplies_the_scaled_rate_by_the_share_of_samples() -> None:
     assert algorithm.facts == {"learning_rate_factor": algorithm.rate_factor}
 
 
-def test_lr_decay_belongs_to_the_methods_with_rounds_and_to_one_device_alone() -> None:
-    modes = {name for name, each in ALGORITHMS.items() if "lr_decay" in flags_of(each)}
-
-    assert {"sync", "esync", "tiered", "local-sgd", "local", "sync-switch"} <= modes
-    assert not {"async", "ssp", "dylu", "dgs"} & modes
+def test_every_mode_has_lr_decay() -> None:
+    assert [name for name, algorithm in ALGORITHMS.items() if "lr_decay" not in flags_of(algorithm)] == []

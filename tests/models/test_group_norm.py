@@ -55,6 +55,20 @@ def test_group_norm_has_the_gradient_of_its_definition():
     np.testing.assert_allclose(net.beta.grad().asnumpy(), upstream.sum((0, 2, 3)), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("hybridize", [False, True])
+def test_group_norm_of_float16_sums_in_float32(hybridize):
+    net = layer(hybridize, 4)
+    net.cast("float16")
+    x = np.random.default_rng(2).normal(3, 2, (1, 4, 300, 300)).astype(np.float16)  # more values than float16 counts
+    inputs = mx.nd.array(x, dtype="float16")
+    inputs.attach_grad()
+    with mx.autograd.record():
+        out = net(inputs)
+    out.backward()
+    assert out.dtype == inputs.grad.dtype == np.float16
+    np.testing.assert_allclose(out.asnumpy(), reference(x.astype(float), 4, 1e-5), rtol=1e-2, atol=1e-2)
+
+
 def test_group_norm_without_scale_and_center_trains_neither():
     net = layer(False, 4, scale=False, center=False)
     assert [parameter.grad_req for parameter in (net.gamma, net.beta)] == ["null", "null"]

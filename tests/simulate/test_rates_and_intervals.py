@@ -71,10 +71,19 @@ def test_warm_up_ends_in_the_scaled_rate() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "iterations"),
-    [(["--mode=sync", "--learning-rate=0.0001"], 1), (["--mode=local-sgd", "--local-iterations=2"], 2)],
+    ("words", "iterations", "most"),
+    [
+        (["--mode=sync", "--learning-rate=0.0001"], 1, 0.01),
+        (["--mode=local-sgd", "--local-iterations=2"], 2, 0.01),
+        # The first of the later gradients of the two workers is sent before half of the samples are in.
+        (["--mode=async", "--learning-rate=0.0001"], 1, 0.7),
+        (["--mode=dgs", "--learning-rate=0.0001", "--sparse-ratio=1"], 1, 0.7),
+        (["--mode=dylu", "--local-iterations=1"], 1, 0.7),
+    ],
 )
-def test_lr_decay_at_half_of_the_samples_shortens_the_later_steps(words: list[str], iterations: int) -> None:
+def test_lr_decay_at_half_of_the_samples_shortens_the_later_steps(
+    words: list[str], iterations: int, most: float
+) -> None:
     def weights(*more: str, rounds: int) -> Any:
         samples = rounds * 2 * iterations * 16  # of two workers with batches of 16
         return trained(cluster(0.1, 0.1), *words, *more, f"--epochs={(samples - 0.5) / 60_000:.12f}", rounds=9)[0]
@@ -82,7 +91,7 @@ def test_lr_decay_at_half_of_the_samples_shortens_the_later_steps(words: list[st
     once, twice = weights(rounds=2), weights(rounds=4)
     decayed = weights("--lr-decay=0.5:0.001", rounds=4)
 
-    assert 0 < np.linalg.norm(decayed - once) < 0.01 * np.linalg.norm(twice - once)
+    assert 0 < np.linalg.norm(decayed - once) < most * np.linalg.norm(twice - once)
 
 
 def test_esync_scales_by_the_speeds_over_the_fastest_ones() -> None:
