@@ -116,7 +116,7 @@ def whole(names: list[str], size: int) -> None:
         exchange.close()
     last.close()
     if last.rank == 0:
-        print(json.dumps({name: each[warm_up:] for name, each in seconds.items()}), flush=True)
+        print(json.dumps({name: times[warm_up:] for name, times in seconds.items()}), flush=True)
 
 
 def run_ranks(words: list[str]) -> Any:
@@ -132,7 +132,7 @@ def run_servers(size: int) -> Any:
     """Return the same for exchanges with a scheduler, a parameter server and two workers."""
     with Cluster(2) as cluster:
         cluster.start(*[(__file__, "--whole", "ps", "--size", str(size))] * 2)
-        return next(found["ps"] for found in cluster.results() if found)
+        return next(output["ps"] for output in cluster.results() if output)
 
 
 def real(sizes: list[int], server_up_to: int, figures: dict[str, Any], written: Callable[[], None]) -> None:
@@ -236,9 +236,9 @@ def simulated(ranks: list[int], sizes: list[int]) -> list[dict[str, Any]]:
                 "auto_first_of_best": taken[first] / best,
             }
             rows.append(row)
-            each = "  ".join(f"{name} {taken[name]:.4g} ({predicted[name]:.4g})" for name in taken)
+            times = "  ".join(f"{name} {taken[name]:.4g} ({predicted[name]:.4g})" for name in taken)
             print(
-                f"{count:3d} workers {size / 1e6:8g} MB: {each}; auto {choice.current} {row['auto_of_best']:.2f}",
+                f"{count:3d} workers {size / 1e6:8g} MB: {times}; auto {choice.current} {row['auto_of_best']:.2f}",
                 flush=True,
             )
     return rows

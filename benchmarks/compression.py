@@ -83,16 +83,16 @@ def wire(kind: str, workers: int = 2) -> dict[str, float]:
             process.stdout.readline()  # its warm-up is over
         server = cluster.processes["server-0"].pid
         before = processor_time(server)
-        found = list(chain.from_iterable(cluster.results()))
+        times = list(chain.from_iterable(cluster.results()))
         spent = (processor_time(server) - before) / WIRE_ROUNDS
     names = ("seconds", "exchange", "processor", "sent", "received")
-    return {**medians({name: [each[name] for each in found] for name in names}), "server_processor": spent}
+    return {**medians({name: [row[name] for row in times] for name in names}), "server_processor": spent}
 
 
 def wires(kinds: Sequence[str]) -> dict[str, dict[str, float]]:
     """Run clusters of these kinds in turns; return the median of each figure."""
-    found = in_turns({kind: partial(wire, kind) for kind in kinds}, WIRE_TURNS)
-    return {kind: medians({name: [turn[name] for turn in turns] for name in turns[0]}) for kind, turns in found.items()}
+    runs = in_turns({kind: partial(wire, kind) for kind in kinds}, WIRE_TURNS)
+    return {kind: medians({name: [turn[name] for turn in turns] for name in turns[0]}) for kind, turns in runs.items()}
 
 
 def processor_time(pid: int) -> float:
@@ -303,20 +303,20 @@ def cases(part: str) -> list[str]:
 
 def targets(figures: dict[str, Any]) -> list[tuple[str, bool]]:
     """Return the targets of what was measured, and whether they are met."""
-    said = []
+    verdicts = []
     if {"none", "fp16"} <= set(figures.get("wire", {})):
         plain, half = figures["wire"]["none"], figures["wire"]["fp16"]
         share = (half["sent"] + half["received"]) / (plain["sent"] + plain["received"])
-        said.append((f"fp16: half of the bytes: {share:.3f}", share < 0.51))
+        verdicts.append((f"fp16: half of the bytes: {share:.3f}", share < 0.51))
         times = half["exchange"] / plain["exchange"]
-        said.append((f"fp16: no slower, on loopback: {times:.2f} times as long", times <= 1))
+        verdicts.append((f"fp16: no slower, on loopback: {times:.2f} times as long", times <= 1))
     runs = figures.get("traffic", {})
     rate = {name: (run["server_received"] + run["server_sent"]) / run["seconds"] for name, run in runs.items()}
     for name in rate:
         if "async" in rate and name.startswith("esync,") and not name.endswith("none"):
             fewer = rate["async"] / rate[name]
-            said.append((f"{name}: bytes per second 1/{FEWER} of ASGD's: 1/{fewer:.1f}", fewer >= FEWER))
-    return said
+            verdicts.append((f"{name}: bytes per second 1/{FEWER} of ASGD's: 1/{fewer:.1f}", fewer >= FEWER))
+    return verdicts
 
 
 def main() -> int:

@@ -118,8 +118,8 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.worker:
         work(arguments.worker, arguments.rounds)
-    found = in_turns({way: partial(run, way, arguments.rounds) for way in WAYS}, arguments.turns, tell="")
-    seconds = medians({way: list(chain.from_iterable(turns)) for way, turns in found.items()})
+    measured = in_turns({way: partial(run, way, arguments.rounds) for way in WAYS}, arguments.turns, tell="")
+    seconds = medians({way: list(chain.from_iterable(turns)) for way, turns in measured.items()})
     base = seconds["published, key by key"]
     print(f"one exchange of ResNet-18, {WORKERS} workers, 1 server, this machine; Δ and setting the weights included:")
     for way, median in seconds.items():

@@ -43,15 +43,15 @@ def carry_out(
     Raises:
         ExpectedError: there are parts of another simulation.
     """
-    told, command_file = (
+    simulation, command_file = (
         {"words": list(words), "parts": parts, "seconds": seconds, "seed": seed},
         _part(file, "command"),
     )
-    if (there := read_figures(command_file)) and there != told:
+    if (former := read_figures(command_file)) and former != simulation:
         raise ExpectedError(
             f"{command_file} and the parts beside it are of another simulation; delete them, or choose another --json"
         )
-    write_figures(command_file, told)
+    write_figures(command_file, simulation)
     results, times, models = [], [], []
     for part in range(parts if first is None else min(first, parts)):
         result, model = _part(file, part), _part(file, part).with_suffix(".params")
@@ -87,7 +87,7 @@ def merged(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     for part in parts:
         whole["accuracies"] += [[rounds + at, seconds + time, value] for at, time, value in part["accuracies"]]
         rounds, seconds = rounds + part["rounds"], seconds + part["seconds"]
-    times, values = ([each[place] for each in whole["accuracies"]] for place in (1, 2))
+    times, values = ([point[place] for point in whole["accuracies"]] for place in (1, 2))
     whole["time_to"] = {target: metrics.time_to_target(times, values, float(target)) for target in whole["time_to"]}
     whole["final_accuracy"] = parts[-1]["final_accuracy"]
     whole["traffic"] = {

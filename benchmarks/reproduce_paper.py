@@ -63,14 +63,14 @@ def time_to_target(result: dict[str, Any]) -> float:
 def to_continue(out: Path, chosen: Iterable[Run]) -> list[Run]:
     """Return the longer runs for those that are done and did not reach 0.8."""
     finished = results(out)
-    found = [(run.continued, finished.get(run.name)) for run in chosen]
-    return [longer for longer, result in found if longer and result and time_to_target(result) == math.inf]
+    pairs = [(run.continued, finished.get(run.name)) for run in chosen]
+    return [longer for longer, result in pairs if longer and result and time_to_target(result) == math.inf]
 
 
 def too_short(run: Run, finished: Mapping[str, Mapping[str, Any]], given: argparse.Namespace) -> bool:
     """Return whether a finished run over the horizon has fewer parts than are wanted now."""
-    there = run.name in finished and run.algorithm in PARTS
-    return there and finished[run.name]["seconds"] < 0.99 * run.seconds(given)
+    in_parts = run.name in finished and run.algorithm in PARTS
+    return in_parts and finished[run.name]["seconds"] < 0.99 * run.seconds(given)
 
 
 # --- the table ------------------------------------------------------------------------------------
@@ -79,17 +79,17 @@ def too_short(run: Run, finished: Mapping[str, Mapping[str, Any]], given: argpar
 def table(out: Path, chosen: Sequence[Run]) -> str:
     """Return the results as a table in Markdown."""
     finished = results(out)
-    found = {run: finished.get(run.name) for each in chosen for run in (each, each.continued) if run}
+    finished_runs = {run: finished.get(run.name) for first in chosen for run in (first, first.continued) if run}
     lines = [
         "| run | samples/s | efficiency | MB/s at the server | computing | to 0.8 | final accuracy |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
-    lines += [_row(run, result) for run, result in found.items() if result and not run.parity]
+    lines += [_row(run, result) for run, result in finished_runs.items() if result and not run.parity]
     lines += ["", "| network | speedup, published rate | SSGD at its best rate | paper | final, ESync | paper |"]
     lines += ["| --- | --- | --- | --- | --- | --- |"]
     for network in dict.fromkeys(run.network for run in chosen):
-        esync = _longest(found, Run(network, "esync"))
-        syncs = {factor: _longest(found, Run(network, "sync", factor=factor)) for factor in (1, 2, 4)}
+        esync = _longest(finished_runs, Run(network, "esync"))
+        syncs = {factor: _longest(finished_runs, Run(network, "sync", factor=factor)) for factor in (1, 2, 4)}
         if esync and syncs[1]:
             fast, slow = time_to_target(esync), time_to_target(syncs[1])
             best, factor = min((time_to_target(run), factor) for factor, run in syncs.items() if run)
@@ -98,25 +98,25 @@ def table(out: Path, chosen: Sequence[Run]) -> str:
                 f"| {network} | {_ratio(slow, fast)} | {_ratio(best, fast)} (×{factor}) | {published.speedup:g} | "
                 f"{_accuracy(esync)} | {published.esync} |"
             )
-    return "\n".join([*lines, "", *parity(found)]) + "\n"
+    return "\n".join([*lines, "", *parity(finished_runs)]) + "\n"
 
 
 def parity(finished: dict[Run, dict[str, Any] | None]) -> list[str]:
     """Return a table of the final accuracies of ESync and sequential SGD."""
-    found = {
-        algorithm: {run.seed: each["final_accuracy"] for run, each in finished.items() if run.parity and each
+    accuracies = {
+        algorithm: {run.seed: result["final_accuracy"] for run, result in finished.items() if run.parity and result
                     and run.algorithm == algorithm}
         for algorithm in ("esync", "local")
     }  # fmt: skip
-    seeds = sorted(set(found["esync"]) & set(found["local"]))
+    seeds = sorted(set(accuracies["esync"]) & set(accuracies["local"]))
     if len(seeds) < 2:
         return []
     lines = ["| algorithm | seeds | mean | standard deviation |", "| --- | --- | --- | --- |"]
     for algorithm, name in (("esync", "ESync"), ("local", "sequential SGD")):
-        values = [found[algorithm][seed] for seed in seeds]
+        values = [accuracies[algorithm][seed] for seed in seeds]
         mean, deviation = statistics.fmean(values), statistics.stdev(values)
         lines.append(f"| {name} | {len(seeds)} | {mean:.4f} | {deviation:.4f} |")
-    differences = [found["esync"][seed] - found["local"][seed] for seed in seeds]
+    differences = [accuracies["esync"][seed] - accuracies["local"][seed] for seed in seeds]
     mean, half = interval(differences)
     return [*lines, "", f"Difference {mean:+.4f} ± {half:.4f} (95 %, pairs of equal seed)."]
 
@@ -128,19 +128,21 @@ def horizon_table(out: Path, given: argparse.Namespace) -> str:
     SGD, which has all of the data, at the learning rate with which it was the first at 0.8.
     """
     finished, costs = results(out), spent(out)
-    found = {run: finished[run.name] for run in horizon_runs() if run.name in finished}
-    if not found:
+    horizon = {run: finished[run.name] for run in horizon_runs() if run.name in finished}
+    if not horizon:
         return ""
     lines = [
         f"| over the whole horizon | minutes | mean of the last {given.last_share:.0%} | published, final | "
         f"to {TARGET} | published, smoothed | ÷ SSGD | ÷ sequential | core-hours planned | spent |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for run, result in found.items():
+    for run, result in horizon.items():
         published = published_runs(run.network).get(run.mode_folder)
         reached = time_to_target(result)
-        ssgd = found.get(Run(run.network, "sync", run.data, seed=run.seed))
-        alone = [each for other, each in found.items() if (other.network, other.algorithm) == (run.network, STANDALONE)]
+        ssgd = horizon.get(Run(run.network, "sync", run.data, seed=run.seed))
+        alone = [
+            curve for other, curve in horizon.items() if (other.network, other.algorithm) == (run.network, STANDALONE)
+        ]
         sequential = min(map(time_to_target, alone), default=None) if run.seed == 0 else None
         cells = (
             run.name,
@@ -223,10 +225,10 @@ def _unlogged(out: Path, network: str, last_share: float) -> dict[str, dict[str,
     Of sequential SGD it is the one at its best learning rate.
     """
     finished = results(out)
-    found = [run for run in horizon_runs() if run.network == network and run.seed == 0 and run.algorithm in PARTS]
-    found = [run for run in found if run.name in finished]
-    found.sort(key=lambda run: mean_of_last(finished[run.name], last_share))
-    return {run.mode_folder: finished[run.name] for run in found}  # the best one last
+    drawn = [run for run in horizon_runs() if run.network == network and run.seed == 0 and run.algorithm in PARTS]
+    drawn = [run for run in drawn if run.name in finished]
+    drawn.sort(key=lambda run: mean_of_last(finished[run.name], last_share))
+    return {run.mode_folder: finished[run.name] for run in drawn}  # the best one last
 
 
 def unlogged_summaries(result: dict[str, Any]) -> dict[str, dict[str, DeviceSummary]]:
@@ -334,7 +336,7 @@ def main(words: Sequence[str] | None = None) -> int:
         draw_before_and_after(given.before, given.out, chosen, given.figure)
         return 0
     finished = results(given.out)
-    outdated = {each.name for each in chosen if each.horizon and too_short(each, finished, given)}
+    outdated = {run.name for run in chosen if run.horizon and too_short(run, finished, given)}
     cost = partial(planned, given=given)
     if given.list:
         return listed([*chosen, *to_continue(given.out, chosen)], given, cost, outdated)
@@ -342,8 +344,8 @@ def main(words: Sequence[str] | None = None) -> int:
     forget(given.out, outdated.intersection(run.name for run in chosen))
 
     def lacks(run: Run) -> str:
-        there = run.after is None or run.after.name in results(given.out)
-        return "" if there else "the number of samples of ESync's run"
+        ready = run.after is None or run.after.name in results(given.out)
+        return "" if ready else "the number of samples of ESync's run"
 
     well = carry_out(chosen, given, lacks)
     if well:
@@ -351,8 +353,8 @@ def main(words: Sequence[str] | None = None) -> int:
         well = carry_out(kept[len(chosen) :], given)
     draw(given.out, list(dict.fromkeys(run.network for run in chosen)), given.last_share)
     # With the parity runs that there are, also where this call does none of them.
-    told = table(given.out, runs(given.full, True, given.seeds)) + horizon_table(given.out, given)
-    write_table(given.out / "table.md", told)
+    tables = table(given.out, runs(given.full, True, given.seeds)) + horizon_table(given.out, given)
+    write_table(given.out / "table.md", tables)
     return 0 if well else 1
 
 

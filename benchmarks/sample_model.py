@@ -111,8 +111,8 @@ def train(net: Perceptron, workers: int, local: int, rate: float, seed: int) -> 
 
 def needed(figures: Mapping[str, Any], workers: int, local: int, target: str, rates: Sequence[float]) -> float:
     """Return the geometric mean over the seeds of the samples, at the best of these rates; infinity: missed."""
-    found = [[figures[key(workers, local, rate, seed)].get(target, [math.inf])[0] for seed in SEEDS] for rate in rates]
-    return min(math.exp(np.mean(np.log(seeds))) for seeds in found)
+    times = [[figures[key(workers, local, rate, seed)].get(target, [math.inf])[0] for seed in SEEDS] for rate in rates]
+    return min(math.exp(np.mean(np.log(seeds))) for seeds in times)
 
 
 def key(workers: int, local: int, rate: float, seed: int) -> str:

@@ -47,7 +47,7 @@ def worker(sizes: list[int]) -> dict[str, float]:
     rng = np.random.default_rng(0)
     total = sum(sizes)
     gradients = [rng.standard_normal(total, np.float32) for _ in range(3)]
-    found = {}
+    figures = {}
     scratch = np.empty(total, np.float32)
     steps = iter(gradients * 100)
     compressors = {"gd-async": GradientDropping, "dgs": SAMomentum, "dgc-async": DeepGradientCompression}
@@ -58,16 +58,16 @@ def worker(sizes: list[int]) -> dict[str, float]:
             np.copyto(scratch, next(steps))
             compressor.compress(scratch, 0.1, 0.7)
 
-        found[f"compress, {name}"] = median_of(compress, REPEATS)
+        figures[f"compress, {name}"] = median_of(compress, REPEATS)
     message_format = MessageFormat(bounds_of(sizes))
     entries = SAMomentum(Selection(sizes, RATIO)).compress(gradients[0].copy(), 0.1, 0.7)
     message = message_format.message(entries).whole()
-    found["code a message"] = median_of(lambda: message_format.message(entries).whole(), REPEATS)
-    found["read a message"] = median_of(lambda: message_format.decode(message), REPEATS)
+    figures["code a message"] = median_of(lambda: message_format.message(entries).whole(), REPEATS)
+    figures["read a message"] = median_of(lambda: message_format.decode(message), REPEATS)
     places = np.flatnonzero(rng.random(total, np.float32) < CROWDED)
     answer = message_format.message((places, gradients[0][places])).whole()
-    found[f"read an answer of {CROWDED:.0%}"] = median_of(lambda: message_format.decode(answer), REPEATS)
-    return found
+    figures[f"read an answer of {CROWDED:.0%}"] = median_of(lambda: message_format.decode(answer), REPEATS)
+    return figures
 
 
 def server(sizes: list[int], workers: int, secondary: float) -> dict[str, Any]:
@@ -136,8 +136,8 @@ def wire(mode: str, workers: int = 2) -> dict[str, float]:
     """Run a real cluster; return the medians of one exchange."""
     with Cluster(workers) as cluster:
         cluster.start(*[(__file__, "--worker", mode)] * workers)
-        found = list(chain.from_iterable(cluster.results()))
-    return medians({name: [each[name] for each in found] for name in ("seconds", "sent", "received")})
+        figures = list(chain.from_iterable(cluster.results()))
+    return medians({name: [row[name] for row in figures] for name in ("seconds", "sent", "received")})
 
 
 def main() -> int:

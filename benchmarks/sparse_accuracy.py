@@ -102,9 +102,9 @@ class Run:
 
     def planned(self, epochs: float, batch_size: int) -> float:
         """Return the core-seconds that it costs by estimate."""
-        each = SPARSE_BATCH_COST if "sparse" in self.method else BATCH_COST.get(self.method, SPARSE_BATCH_COST)
-        each = BOTH_WAYS_BATCH_COST if "both ways" in self.method else each
-        return each * epochs * TRAINING_IMAGES / batch_size
+        batch_cost = SPARSE_BATCH_COST if "sparse" in self.method else BATCH_COST.get(self.method, SPARSE_BATCH_COST)
+        batch_cost = BOTH_WAYS_BATCH_COST if "both ways" in self.method else batch_cost
+        return batch_cost * epochs * TRAINING_IMAGES / batch_size
 
 
 class Curve:
@@ -197,7 +197,7 @@ class Numerics:
 
 def rate_after(share: float) -> float:
     """Return the learning rate (of the batch's mean) after that share of the run."""
-    return RATE / 10 ** sum(share >= each for each in DROPS)
+    return RATE / 10 ** sum(share >= drop for drop in DROPS)
 
 
 def alone(data: Any, epochs: float, batch_size: int, seed: int, curve: Curve) -> None:
@@ -272,24 +272,24 @@ def report(runs: Mapping[str, Any]) -> tuple[list[dict[str, Any]], bool]:
     alone_mean = interval([run["accuracy"] for run in runs.values() if run["method"] == ALONE])[0]
     for method in (ALONE, *METHODS):
         for workers in sorted({run["workers"] for run in runs.values() if run["method"] == method}):
-            found = [run for run in runs.values() if (run["method"], run["workers"]) == (method, workers)]
-            mean, half = interval([run["accuracy"] for run in found])
+            group = [run for run in runs.values() if (run["method"], run["workers"]) == (method, workers)]
+            mean, half = interval([run["accuracy"] for run in group])
             row = {
                 "method": method,
                 "workers": workers,
                 "accuracy": mean,
-                "half_width": half if len(found) > 1 else None,
-                "seeds": len(found),
+                "half_width": half if len(group) > 1 else None,
+                "seeds": len(group),
                 "difference": mean - alone_mean,
                 "share_sent": share_sent(method),
-                "core_seconds": sum(run["core_seconds"] for run in found),
+                "core_seconds": sum(run["core_seconds"] for run in group),
             }
             rows.append(row)
             met &= not method.startswith("DGS") or 100 * row["difference"] >= -TARGET
-            spread = f" ± {100 * half:.2f}" if len(found) > 1 else ""
+            spread = f" ± {100 * half:.2f}" if len(group) > 1 else ""
             print(
                 f"| {method} | {100 * row['share_sent']:.2f} % | {workers} | {100 * mean:.2f}{spread} | "
-                f"{100 * row['difference']:+.2f} | {len(found)} |",
+                f"{100 * row['difference']:+.2f} | {len(group)} |",
                 flush=True,
             )
     return rows, met

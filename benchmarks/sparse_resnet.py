@@ -108,7 +108,7 @@ class SparseRun:
 
 def description(workers: int, out: Path) -> Path:
     """Write the description of a cluster of equal devices, and return its file."""
-    found = {
+    content = {
         "scheduler": {"host": "server"},
         "servers": [{"host": "server"}],
         "workers": [{"host": "node", "device": "cpu", "count": workers, "step_time": 0.1, "simulate": {"jitter": 0.1}}],
@@ -116,7 +116,7 @@ def description(workers: int, out: Path) -> Path:
         "simulate": {"evaluation_time": 1e-6},
         "train": {"network": NARROW, "batch_size": BATCH_SIZE},
     }
-    return write_description(out / f"cluster-{workers}.yaml", found)
+    return write_description(out / f"cluster-{workers}.yaml", content)
 
 
 def runs(seeds: int, epochs: int) -> list[SparseRun]:

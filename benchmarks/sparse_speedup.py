@@ -178,14 +178,14 @@ def measure(method: str, workers: int, sizes: list[int]) -> dict[str, Any]:
     """
     if method == ASGD_:
         return dense(sizes)
-    found = sparse.server(sizes, workers, sparse.RATIO if method == DGS_SECONDARY else 0.0)
+    measured = sparse.server(sizes, workers, sparse.RATIO if method == DGS_SECONDARY else 0.0)
     keys = PieceKeys(Layout(RESNET, 1, config.BUCKET_ELEMENTS), workers)
-    pieces = keys.pieces(-(-found["answer_bytes"] // 4))
+    pieces = keys.pieces(-(-measured["answer_bytes"] // 4))
     answer = sum(4 * (wire.HEADER_ELEMENTS + size) + config.SIMULATE_MESSAGE_BYTES for _, size in pieces)
-    sent = found["message_bytes"] + 4 * wire.HEADER_ELEMENTS + config.SIMULATE_MESSAGE_BYTES
+    sent = measured["message_bytes"] + 4 * wire.HEADER_ELEMENTS + config.SIMULATE_MESSAGE_BYTES
     return {
-        "seconds": found["seconds"],
-        "processor": found["processor"],
+        "seconds": measured["seconds"],
+        "processor": measured["processor"],
         "sent": [sent, 1],
         "received": [answer, len(pieces)],
     }
@@ -231,13 +231,13 @@ def main() -> int:
                 costs[name] = measure(method, workers, sizes)
                 write_figures(options.json, figures)
     rows = []
-    print("| method | Gbit/s | " + " | ".join(str(each) for each in WORKERS) + " |")
+    print("| method | Gbit/s | " + " | ".join(str(workers) for workers in WORKERS) + " |")
     for method in (DGS, DGS_SECONDARY, ASGD_):
         for gigabits in (10, 1):
             ours, seconds = [], []
             for workers in WORKERS:
-                found = costs[ASGD_ if method == ASGD_ else f"{method}, {workers} workers"]
-                cost = Cost(found[options.clock], tuple(found["sent"]), tuple(found["received"]))
+                measured = costs[ASGD_ if method == ASGD_ else f"{method}, {workers} workers"]
+                cost = Cost(measured[options.clock], tuple(measured["sent"]), tuple(measured["received"]))
                 seconds.append(simulated(workers, gigabits, cost))
                 ours.append(workers * ALONE / seconds[-1])
             published = PUBLISHED.get((method, gigabits))
@@ -253,7 +253,8 @@ def main() -> int:
             print(f"| {method} | {gigabits} | " + " | ".join(f"{ratio:.2f}" for ratio in ours) + " |")
             if published:
                 print(
-                    f"| published | {gigabits} | " + " | ".join(f"{each:.2f}" for each in published) + " |", flush=True
+                    f"| published | {gigabits} | " + " | ".join(f"{speedup:.2f}" for speedup in published) + " |",
+                    flush=True,
                 )
     write_figures(options.json, {**figures, "command": program.command(), "clock": options.clock, "rows": rows})
     return 0

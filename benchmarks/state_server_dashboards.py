@@ -103,10 +103,10 @@ def main() -> int:
     figures, statuses = {"load": os.getloadavg(), "cores": os.cpu_count(), "target": TARGET}, Counter[str]()
     print(f"{DASHBOARDS} dashboards and a report")
     with running() as port:
-        found = compared(port, partial(dashboards, port, fill(port, ROUNDS), statuses), given)
+        comparison = compared(port, partial(dashboards, port, fill(port, ROUNDS), statuses), given)
     print(f"  their answers by status: {dict(statuses)}")
-    write_figures(given.json, {**figures, **found, "statuses": dict(statuses)})
-    return 0 if found["p99 ratio"] <= TARGET else 1
+    write_figures(given.json, {**figures, **comparison, "statuses": dict(statuses)})
+    return 0 if comparison["p99 ratio"] <= TARGET else 1
 
 
 if __name__ == "__main__":

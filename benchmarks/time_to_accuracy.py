@@ -141,12 +141,12 @@ class TargetRun:
     def description(self, out: Path) -> Path:
         """Return the file of the paper's cluster with the full network's messages and free evaluations."""
         source = program.CLUSTERS / f"{CLUSTERS.get(self.network, f'paper-{self.network}')}.yaml"
-        found = yaml.safe_load(source.read_text())
-        found["simulate"] = {"messages_of": self.network, "evaluation_time": 1e-6}
+        content = yaml.safe_load(source.read_text())
+        content["simulate"] = {"messages_of": self.network, "evaluation_time": 1e-6}
         per_host = PER_HOST in self.setting
         if per_host:
-            found["per_host"] = True
-        return write_description(out / f"{self.network}{PER_HOST if per_host else ''}.yaml", found)
+            content["per_host"] = True
+        return write_description(out / f"{self.network}{PER_HOST if per_host else ''}.yaml", content)
 
 
 def networks() -> list[tuple[str, bool]]:
@@ -196,18 +196,18 @@ def table(out: Path, seeds: int) -> str:
     heads += ["samples ÷ sequential SGD's", "published speedup"]
     rows = []
     for network, full in networks():
-        found = {
+        outcomes = {
             (setting, factor): [reached(finished[run.name]) for run in chosen if run.name in finished]
             for setting, (_, factors, _, _) in SETTINGS.items()
             for factor in factors
             if (chosen := [TargetRun(network, setting, factor, seed, full) for seed in range(seeds)])
         }
         for kind in ("published", "best"):
-            kept = {setting: _chosen(found, setting, kind) for setting in SETTINGS}
-            for setting, each in kept.items():
-                if each is None:
+            chosen_results = {setting: _chosen(outcomes, setting, kind) for setting in SETTINGS}
+            for setting, result in chosen_results.items():
+                if result is None:
                     continue
-                factor, values = each
+                factor, values = result
                 seconds, samples = ([value[index] for value in values] for index in (0, 1))
                 cells = [
                     TargetRun(network, setting, factor, 0, full).trained,
@@ -216,28 +216,28 @@ def table(out: Path, seeds: int) -> str:
                     str(len(values)),
                 ]
                 cells += [spread_or_missed(seconds, 1), spread_or_missed(samples, 0)]
-                cells.append(_ratio(kept["sync"], seconds, 0, inverse=False))
-                cells.append(_ratio(kept["local"], samples, 1, inverse=True))
+                cells.append(_ratio(chosen_results["sync"], seconds, 0, inverse=False))
+                cells.append(_ratio(chosen_results["local"], samples, 1, inverse=True))
                 cells.append(f"{TABLE_1[network].speedup:g}" if setting == "esync" else "–")
                 rows.append(cells)
     return markdown_table(heads, rows)
 
 
-Found = tuple[int, list[tuple[float, float]]]
+RateResults = tuple[int, list[tuple[float, float]]]
 
 
-def _chosen(found: dict[tuple[str, int], list[tuple[float, float]]], setting: str, kind: str) -> Found | None:
+def _chosen(reached: dict[tuple[str, int], list[tuple[float, float]]], setting: str, kind: str) -> RateResults | None:
     """Return factor and results of a setting at the published rate, or at its best one."""
-    there = {factor: values for (name, factor), values in found.items() if name == setting and values}
+    by_factor = {factor: values for (name, factor), values in reached.items() if name == setting and values}
     if kind == "published":
-        return (1, there[1]) if 1 in there else None
-    if not there:
+        return (1, by_factor[1]) if 1 in by_factor else None
+    if not by_factor:
         return None
-    factor = min(there, key=lambda each: statistics.fmean(seconds for seconds, _ in there[each]))
-    return factor, there[factor]
+    factor = min(by_factor, key=lambda factor: statistics.fmean(seconds for seconds, _ in by_factor[factor]))
+    return factor, by_factor[factor]
 
 
-def _ratio(other: Found | None, values: Sequence[float], index: int, inverse: bool) -> str:
+def _ratio(other: RateResults | None, values: Sequence[float], index: int, inverse: bool) -> str:
     """Return the ratio of the mean of another setting to that of these values, or the inverse."""
     if other is None:
         return "–"
@@ -254,8 +254,8 @@ def main() -> int:
     parser.add_argument("--settings", nargs="+", choices=tuple(SETTINGS), default=list(SETTINGS), metavar="SETTING")
     parser.add_argument("--factors", nargs="+", type=count, metavar="N", help="of the published rate (default: all)")
     given = parser.parse_args()
-    wanted = [run for run in runs(given.seeds) if run.setting in given.settings]
-    chosen = only((run for run in wanted if given.factors is None or run.factor in given.factors), given.only)
+    chosen = [run for run in runs(given.seeds) if run.setting in given.settings]
+    chosen = only((run for run in chosen if given.factors is None or run.factor in given.factors), given.only)
     finished = results(given.out)
     outdated = {run.name for run in chosen if stopped_too_soon(run, finished)}
     if given.list:

@@ -89,7 +89,7 @@ class Cluster:
         Raises:
             RuntimeError: a worker has failed, or they take too long.
         """
-        found = []
+        outputs = []
         for place, process in enumerate(self.workers):
             name = f"worker-{place}"
             try:
@@ -98,8 +98,8 @@ class Cluster:
                 raise RuntimeError(f"{name} has not ended within {PATIENCE:.0f} s:\n{self.log(name)[-3000:]}") from None
             if process.returncode:
                 raise RuntimeError(f"{name} has failed, exit code {process.returncode}:\n{self.log(name)[-3000:]}")
-            found.append(output)
-        return found
+            outputs.append(output)
+        return outputs
 
     def log(self, name: str) -> str:
         """Return the output of a process; of a worker, its standard error."""

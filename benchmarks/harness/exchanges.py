@@ -62,7 +62,7 @@ def exchanges(algorithm: Any, warm_up: int, rounds: int) -> None:
     # take the workers different times.
     values = sum(math.prod(parameter.shape) for parameter in trained)
     pool = np.random.default_rng(trainer.rank).standard_normal(values + warm_up + rounds, np.float32)
-    meter, found = TrafficMeter(), []
+    meter, measured = TrafficMeter(), []
     for number in range(warm_up + rounds):
         at = number
         for parameter in trained:
@@ -83,7 +83,7 @@ def exchanges(algorithm: Any, warm_up: int, rounds: int) -> None:
         time.sleep(PAUSE)
         sent, received = meter.read_delta()
         figures = {"seconds": seconds, "exchange": exchange, "processor": processor}
-        found.append({**figures, "sent": sent, "received": received})
+        measured.append({**figures, "sent": sent, "received": received})
     trainer.close()
-    print(json.dumps(found[warm_up:]), flush=True)
+    print(json.dumps(measured[warm_up:]), flush=True)
     os._exit(0)

@@ -65,10 +65,10 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
     The latter is NaN for a single value.
     """
-    found = estimate(values)
-    if found is None:
+    estimated = estimate(values)
+    if estimated is None:
         raise statistics.StatisticsError("an interval needs at least one value")
-    return found.mean, math.nan if found.high is None else found.high - found.mean
+    return estimated.mean, math.nan if estimated.high is None else estimated.high - estimated.mean
 
 
 def mean_of_last(result: Mapping[str, Any], share: float) -> float:

@@ -20,14 +20,14 @@ LIMIT = 1500.0  # seconds for one job
 
 def devices(folder: Path) -> list[Path]:
     """Return the log folder of each worker of a job, by rank."""
-    found = {path.parent for path in (folder / "logs").rglob("run.json")}
-    return sorted(found, key=lambda device: int(json.loads((device / "run.json").read_text())["rank"]))
+    folders = {path.parent for path in (folder / "logs").rglob("run.json")}
+    return sorted(folders, key=lambda device: int(json.loads((device / "run.json").read_text())["rank"]))
 
 
 def entries(device: Path) -> dict[int, dict[str, Any]]:
     """Return the content of a worker's round files by round."""
-    found = {int(path.stem.removeprefix("iter-")): json.loads(path.read_text()) for path in device.glob("iter-*.txt")}
-    return dict(sorted(found.items()))
+    rounds = {int(path.stem.removeprefix("iter-")): json.loads(path.read_text()) for path in device.glob("iter-*.txt")}
+    return dict(sorted(rounds.items()))
 
 
 class Job:
@@ -87,7 +87,7 @@ class Job:
 
     def processes(self) -> dict[int, str]:
         """Return the living processes of the job but the launcher: ids, and modules with the ranks of workers."""
-        found = {}
+        processes = {}
         for entry in Path("/proc").iterdir():
             if not entry.name.isdecimal() or int(entry.name) == self.launch.pid:
                 continue
@@ -104,8 +104,8 @@ class Job:
             name = words[2].removeprefix("esync.") if words[1:2] == ["-m"] else "other processes"
             if name == "worker":
                 name += f" {environment['ESYNC_SLOT']}"
-            found[int(entry.name)] = name
-        return found
+            processes[int(entry.name)] = name
+        return processes
 
     def until(self, condition: Callable[[], Any], limit: float = 300.0, pause: float = 0.01) -> bool:
         """Wait for a condition while the job runs; return whether it has come true.

@@ -25,10 +25,10 @@ def bare_parser(doc: str | None) -> argparse.ArgumentParser:
 
 def parser(doc: str | None, json: Path | None = None) -> argparse.ArgumentParser:
     """Return such a parser with the option --json, whose default is `json`."""
-    made = bare_parser(doc)
-    told = "write the figures there, too" if json is None else "write the figures there (default: %(default)s)"
-    made.add_argument("--json", type=Path, metavar="FILE", default=json, help=told)
-    return made
+    options = bare_parser(doc)
+    help_text = "write the figures there, too" if json is None else "write the figures there (default: %(default)s)"
+    options.add_argument("--json", type=Path, metavar="FILE", default=json, help=help_text)
+    return options
 
 
 def command() -> str:

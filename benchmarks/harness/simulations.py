@@ -54,18 +54,20 @@ class Run(Protocol):
 _R = TypeVar("_R", bound=Run)
 
 
-def parser(doc: str | None, folder: str, seeds: int, told: str) -> argparse.ArgumentParser:
+def parser(doc: str | None, folder: str, seeds: int, seeds_help: str) -> argparse.ArgumentParser:
     """Return a parser of an experiment.
 
     Its options are --out, in whose default `folder` stands, --seeds, with its default and help,
     --jobs, --budget and --list.
     """
-    made = bare_parser(doc)
-    made.add_argument("--out", type=Path, default=RESULTS / folder, help="folder of the results (default: %(default)s)")
-    made.add_argument("--seeds", type=count, default=seeds, help=f"{told} (default: %(default)s)")
-    made.add_argument("--jobs", type=count, default=2, help="simulations at a time (default: %(default)s)")
-    budget.add_arguments(made)
-    return made
+    command = bare_parser(doc)
+    command.add_argument(
+        "--out", type=Path, default=RESULTS / folder, help="folder of the results (default: %(default)s)"
+    )
+    command.add_argument("--seeds", type=count, default=seeds, help=f"{seeds_help} (default: %(default)s)")
+    command.add_argument("--jobs", type=count, default=2, help="simulations at a time (default: %(default)s)")
+    budget.add_arguments(command)
+    return command
 
 
 def simulate(file: Path | str, run: Run, out: Path, *flags: str, held_out: bool = False) -> list[str]:
@@ -121,15 +123,15 @@ def only(chosen: Iterable[_R], text: str) -> list[_R]:
     Raises:
         ExpectedError: there are none.
     """
-    found = [run for run in chosen if text in run.name]
-    if not found:
+    matching = [run for run in chosen if text in run.name]
+    if not matching:
         raise ExpectedError(f"--only {text}: the name of no run contains this" if text else "no run has these options")
-    return found
+    return matching
 
 
-def write_description(path: Path, found: Mapping[str, Any]) -> Path:
+def write_description(path: Path, content: Mapping[str, Any]) -> Path:
     """Write a cluster's description, unless its file has it already, and return the file."""
-    text = yaml.safe_dump(found, sort_keys=False)
+    text = yaml.safe_dump(content, sort_keys=False)
     if not path.exists() or path.read_text() != text:
         write_atomically(path, text.encode())
     return path
@@ -190,9 +192,9 @@ def gather(folder: Path, runs: Iterable[Run]) -> None:
             real = result.with_suffix(".real.json")  # written last
             if real.exists():
                 with suppress(ValueError, FileNotFoundError):
-                    found = {"result": json.loads(result.read_text()), "real": json.loads(real.read_text())}
-                    if _finished(found):
-                        kept[run.name] = {**found, "result": thinned_result(found["result"])}
+                    run_result = {"result": json.loads(result.read_text()), "real": json.loads(real.read_text())}
+                    if _finished(run_result):
+                        kept[run.name] = {**run_result, "result": thinned_result(run_result["result"])}
                 files += [real, result]
         if files:
             write_figures(folder / RUNS, dict(sorted(kept.items())))
@@ -227,7 +229,7 @@ def carry_out(chosen: Sequence[Run], given: argparse.Namespace, lacks: Callable[
     cores = len(os.sched_getaffinity(0))
     environment = {"OMP_NUM_THREADS": str(max(1, cores // given.jobs)), **os.environ}
     under_way: dict[Run, subprocess.Popen[bytes]] = {}
-    told = 0.0
+    reported_at = 0.0
     try:
         while waiting or under_way:
             while waiting and len(under_way) < given.jobs:
@@ -246,8 +248,8 @@ def carry_out(chosen: Sequence[Run], given: argparse.Namespace, lacks: Callable[
                     gather(out, [run])
                     done, failed = done + (process.returncode == 0), failed + (process.returncode != 0)
                     print(f"{done} of {len(chosen)} done: {run.name}: {_last_line(out, run)}", flush=True)
-            if time.monotonic() - told > TELL_EVERY:
-                told = time.monotonic()
+            if time.monotonic() - reported_at > TELL_EVERY:
+                reported_at = time.monotonic()
                 for run in under_way:
                     print(f"{done} of {len(chosen)} done; {run.name}: {_last_line(out, run)}", flush=True)
             time.sleep(0.5)

@@ -146,7 +146,7 @@ def compared(
         with disturbance():
             disturbed += worker.ask(given.seconds)
         worker.ask(0.5)  # while the server takes note of the end
-    calm, busy = (Figure.of(each, given.turns * given.seconds) for each in (undisturbed, disturbed))
+    calm, busy = (Figure.of(times, given.turns * given.seconds) for times in (undisturbed, disturbed))
     ratio = busy.p99 / calm.p99
     print(f"  undisturbed {calm}\n  disturbed   {busy} (load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores)")
     print(f"  p99: {ratio:.2f} times, target {TARGET:g}: {verdict(ratio <= TARGET)}", flush=True)

@@ -30,9 +30,9 @@ def thinned(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}")
     if isinstance(value, Mapping):
-        return {name: thinned(each) for name, each in value.items()}
+        return {name: thinned(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [thinned(each) for each in value]
+        return [thinned(item) for item in value]
     return value
 
 
@@ -40,7 +40,7 @@ def thinned_result(result: Mapping[str, Any]) -> dict[str, Any]:
     """Return a simulation's result with what tables need of its devices."""
     if "devices" not in result:
         return dict(result)
-    devices = [{name: each[name] for name in DEVICE if name in each} for each in result["devices"]]
+    devices = [{name: device[name] for name in DEVICE if name in device} for device in result["devices"]]
     return {**result, "devices": devices}
 
 
@@ -55,7 +55,7 @@ def thinned_summary(summary: Summary) -> Summary:
 
 
 def _rounded(device: DeviceSummary) -> DeviceSummary:
-    times = {name: [each and round(each, TIME_DIGITS) for each in getattr(device, name)] for name in TIMES}
+    times = {name: [seconds and round(seconds, TIME_DIGITS) for seconds in getattr(device, name)] for name in TIMES}
     return device.model_copy(update=times)
 
 
@@ -67,7 +67,7 @@ def _joined(device: DeviceSummary) -> DeviceSummary:
     if lasts[-1] != len(device.rounds_list) - 1:
         lasts.append(len(device.rounds_list) - 1)
     sums = {name: list(_sums(getattr(device, name), lasts)) for name in SUMS}
-    ends = {name: [each[place] for place in lasts] if (each := getattr(device, name)) else [] for name in ENDS}
+    ends = {name: [values[place] for place in lasts] if (values := getattr(device, name)) else [] for name in ENDS}
     return device.model_copy(update={**sums, **ends, "rounds_joined": True})
 
 

@@ -18,15 +18,15 @@ def in_turns(
 
     With `tell`, a line that begins with that text is printed before each.
     """
-    found: dict[str, list[T]] = {name: [] for name in ways}
+    values: dict[str, list[T]] = {name: [] for name in ways}
     for turn in range(warm_up + turns):
         for name, way in ways.items():
             if tell is not None:
                 print(f"{tell}turn {turn + 1} of {warm_up + turns}: {name} …", flush=True)
             result = way()
             if turn >= warm_up:
-                found[name].append(result)
-    return found
+                values[name].append(result)
+    return values
 
 
 def medians(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
