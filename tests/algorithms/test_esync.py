@@ -69,7 +69,7 @@ def test_esync_with_lease_does_not_query_until_it_is_over():
     for seconds in (2.0, 2.0, 3.0, 1.0):
         world.device.seconds = seconds
         world.step(algorithm, [1, 1])
-    assert told(world, "ask") == [
+    assert logged_calls(world, "ask") == [
         ("ask", 1, 0, 0.25),
         ("ask", 1, 1, 2.0),
         ("ask", 1, 4, 2.0),  # the mean of 2, 3 and 1
@@ -113,7 +113,7 @@ def test_a_lease_does_not_outlast_a_round_that_the_decay_has_ended():
     world.start(algorithm)
     while not algorithm.finished:
         world.step(algorithm, [1, 1])
-    assert [entry[1:3] for entry in told(world, "ask")] == [(1, 0), (1, 1), (2, 1)]
+    assert [entry[1:3] for entry in logged_calls(world, "ask")] == [(1, 0), (1, 1), (2, 1)]
 
 
 def test_a_question_that_is_under_way_when_the_decay_ends_a_round_is_waited_for():
@@ -121,10 +121,10 @@ def test_a_question_that_is_under_way_when_the_decay_ends_a_round_is_waited_for(
     for number in (1, 2):
         world.step(algorithm, [1, 2])
         assert (algorithm.exchanged, algorithm.round) == (True, number)
-    assert [entry[1:3] for entry in told(world, "ask")] == [(1, 0), (1, 1), (2, 1)]
+    assert [entry[1:3] for entry in logged_calls(world, "ask")] == [(1, 0), (1, 1), (2, 1)]
 
 
-def told(world: World, *calls: str) -> list:
+def logged_calls(world: World, *calls: str) -> list:
     """What the state server was told by these calls."""
     return [entry for entry in world.made.log if entry[0] in calls]
 
@@ -152,7 +152,7 @@ def test_esync_delayed_trains_on_until_ready_and_abandons_the_current_iteration(
     world.step(algorithm, [1000, 1000], batch_size=77)
     assert (algorithm.exchanged, algorithm.abandoned, algorithm.local_iterations) == (True, True, 3)
     assert world.made.sent == [Sent([3.0, 6.0], [5.0], 12, 1.0, 0.0, 0.0)]
-    assert [entry[:3] for entry in told(world, "ask")] == [("ask", 1, 0), ("ask", 1, 1)]
+    assert [entry[:3] for entry in logged_calls(world, "ask")] == [("ask", 1, 0), ("ask", 1, 1)]
 
 
 def test_esync_delayed_with_ready_between_iterations_abandons_none():
@@ -168,7 +168,7 @@ def test_esync_delayed_has_one_query_in_flight_with_mean_iteration_time():
     for seconds in (2.0, 1.0, 3.0, 2.0, 2.0, 2.0):
         world.device.seconds = seconds
         world.step(algorithm, [1, 1])
-    assert told(world, "ask")[1:] == [
+    assert logged_calls(world, "ask")[1:] == [
         ("ask", 1, 1, 2.0),
         ("ask", 1, 4, 2.0),  # the mean of 1, 3 and 2
     ]
@@ -205,7 +205,7 @@ def test_esync_replacement_registers_with_the_state_server_without_init():
     world = World(prepare=replaced, ready=[True], answers=[([0, 0], False, True)])
     algorithm = ESync()
     world.start(algorithm)
-    assert told(world, "init", "ask", "reset") == [
+    assert logged_calls(world, "init", "ask", "reset") == [
         ("reset", 5, True, None),
         ("ask", 5, 0, 0.25),
     ]
@@ -218,7 +218,7 @@ def test_esync_tells_the_state_server_the_members_while_some_are_missing():
     for members in ((0, 1, 2), (0, 2), (0, 1, 2), (0, 1, 2)):
         world.made.members = members
         world.step(algorithm, [1, 1])
-    assert told(world, "reset") == [
+    assert logged_calls(world, "reset") == [
         ("reset", 2),
         ("reset", 3, False, (0, 2)),
         ("reset", 4, False, (0, 1, 2)),

@@ -66,8 +66,8 @@ def test_programs_without_mxnet_run_an_algorithm_file(folder):
     nowhere.mkdir()
     (nowhere / "mxnet.py").write_text("raise ModuleNotFoundError(\"No module named 'mxnet'\", name='mxnet')\n")
 
-    def run(*words: str, **more: Any) -> str:
-        return program(folder, *words, path=nowhere, **more)
+    def run(*words: str, **options: Any) -> str:
+        return program(folder, *words, path=nowhere, **options)
 
     assert "halfway" in run("-m", "esync.worker", "-m", "halfway.py:Halfway", "--help")
     assert "--mode halfway.py:Halfway --pull 0.25 " in run("-m", "esync.launch", "cluster.yaml", "--dry-run")
@@ -83,8 +83,8 @@ def test_programs_without_mxnet_run_an_algorithm_file(folder):
     assert "Halfway" in (folder / "compared.json").read_text()
 
     (folder / "halfway.py").write_text("import mxnet\n")
-    assert "No module named 'mxnet'" in (said := run(*simulate, code=2))
-    assert "importable without MXNet: import it inside the methods" in said
+    assert "No module named 'mxnet'" in (output := run(*simulate, code=2))
+    assert "importable without MXNet: import it inside the methods" in output
 
 
 def named_evil(content: Any) -> Any:
@@ -92,7 +92,7 @@ def named_evil(content: Any) -> Any:
     if isinstance(content, dict):
         return {key: named_evil(value) for key, value in content.items()}
     if isinstance(content, list):
-        return [named_evil(each) for each in content]
+        return [named_evil(item) for item in content]
     return "evil.py:Evil" if content in ("halfway.py:Halfway", "halfway", "Halfway", "local") else content
 
 

@@ -47,20 +47,20 @@ def _method(hook):
     return lambda algorithm, model: hook(model)
 
 
-def make_trainer(net, algorithm, answers=(), settings=None, **more):
+def make_trainer(net, algorithm, answers=(), settings=None, **options):
     """Make a trainer in a world that begins with the network's own weights.
 
     An answer is added to those.
     """
     begin = np.float32(flat(net))
-    world = more.pop("world", None) or World(
+    world = options.pop("world", None) or World(
         answers=[((begin + answer).tolist(), False, True) for answer in answers],
         prepare=lambda exchange: setattr(exchange, "beginning", begin.tolist()),
     )
     settings = {"learning_rate": RATE, **(settings or {})}
     limits = Limits(samples=1000)
     trainer = esync.Trainer(
-        net.collect_params(), "sgd", settings, algorithm=algorithm, world=world, limits=limits, **more
+        net.collect_params(), "sgd", settings, algorithm=algorithm, world=world, limits=limits, **options
     )
     trainer.start()
     return trainer
@@ -111,8 +111,8 @@ def train(net, trainer, *numbers, amp=False) -> None:
 @pytest.mark.parametrize(
     ("algorithm", "amp"),
     [
-        *((each, False) for each in (Local, LocalSGD, DyLU, SSGD, GDAsync)),
-        *((each, True) for each in (LocalSGD, SSGD, GDAsync)),
+        *((algorithm, False) for algorithm in (Local, LocalSGD, DyLU, SSGD, GDAsync)),
+        *((algorithm, True) for algorithm in (LocalSGD, SSGD, GDAsync)),
     ],
 )
 def test_hook_gradient_is_the_mean_of_the_batch(algorithm, amp):
@@ -204,9 +204,9 @@ def test_hook_changed_gradient_is_sent(algorithm):
 @pytest.mark.parametrize("name", ["weights", "statistics"])
 def test_hook_changed_weights_and_statistics_are_kept(way, name):
     plain, net = make_net(), make_net()
-    for each, algorithm in ((plain, local_sgd()), (net, local_sgd(way(name, 2.0)))):
-        trainer = make_trainer(each, algorithm)
-        train(each, trainer, 0)
+    for network, algorithm in ((plain, local_sgd()), (net, local_sgd(way(name, 2.0)))):
+        trainer = make_trainer(network, algorithm)
+        train(network, trainer, 0)
     for one, other in zip(plain.collect_params().values(), net.collect_params().values(), strict=True):
         changed = (one.grad_req == "null") == (name == "statistics")
         np.testing.assert_allclose(other.data().asnumpy() - one.data().asnumpy(), 2.0 * changed, atol=1e-6)
@@ -216,8 +216,8 @@ def test_hook_that_changes_nothing_keeps_every_bit():
     """Scaling a gradient by 7/8/3 and back would change it; so does changing another value."""
 
     def touch(model):
-        for each in (model.weights, model.statistics, model.gradient):
-            each *= 1
+        for array in (model.weights, model.statistics, model.gradient):
+            array *= 1
         model.weights = model.weights.copy()
 
     def touch_one(model):
@@ -238,17 +238,17 @@ def test_hook_that_changes_nothing_keeps_every_bit():
 
 
 def test_hook_assigned_array_is_copied():
-    kept = []
+    gradients = []
 
     def hook(model):
-        kept.append(np.ones(model.weights.size, np.float32))
-        model.gradient = kept[-1]
+        gradients.append(np.ones(model.weights.size, np.float32))
+        model.gradient = gradients[-1]
         model.gradient *= 2
 
     net = make_net()
     trainer = make_trainer(net, local_sgd(hook))
     train(net, trainer, 0)
-    assert set(kept[0].tolist()) == {1}
+    assert set(gradients[0].tolist()) == {1}
 
 
 def test_hook_that_raises_changes_nothing():
@@ -277,7 +277,7 @@ def blocks_of_seven(monkeypatch):
 def test_hook_blocks_cover_the_whole_model(blocks_of_seven):
     seen = []
 
-    def whole(model):
+    def full_model(model):
         model.gradient += 0.5 * (model.weights - 2 * model.anchor)
         model.weights *= 0.5
 
@@ -291,7 +291,7 @@ def test_hook_blocks_cover_the_whole_model(blocks_of_seven):
         seen.append(sizes)
 
     nets = make_net(), make_net()
-    for net, hook in zip(nets, (whole, in_blocks), strict=True):
+    for net, hook in zip(nets, (full_model, in_blocks), strict=True):
         trainer = make_trainer(net, local_sgd(hook), gradient_scale=3.0)
         for number in range(3):
             train(net, trainer, number)
@@ -396,14 +396,14 @@ def test_hooks_run_before_each_local_step_and_after_each_exchange():
     for number in range(4):
         log.append(("weights", flat(net)))
         train(net, trainer, number)
-    assert [each if isinstance(each, str) else each[0] for each in log] == [
+    assert [entry if isinstance(entry, str) else entry[0] for entry in log] == [
         *("weights", "before", "weights", "before", "exchange", "after"),
         *("weights", "before", "weights", "before", "exchange", "after"),
     ]
     for weights, before in pairwise(log):
         if weights[0] == "weights":
             assert before == ("before", weights[1])
-    np.testing.assert_allclose([each[1] for each in log if each[0] == "after"], [first + 10, first + 20])
+    np.testing.assert_allclose([entry[1] for entry in log if entry[0] == "after"], [first + 10, first + 20])
 
 
 @pytest.mark.parametrize("algorithm", [SSGD, SyncSwitch, DGCAsync])
@@ -437,7 +437,7 @@ def test_hook_with_overlap_runs_after_the_merge():
     world = World()
 
     def exchange(specification):
-        answers = [((begin + each).tolist(), False, True) for each in (10.0, 20.0)]
+        answers = [((begin + offset).tolist(), False, True) for offset in (10.0, 20.0)]
         world.made = SlowExchange(specification, answers, [0, 0])
         world.made.beginning = begin.tolist()
         return world.made
@@ -454,8 +454,8 @@ def test_hook_with_overlap_runs_after_the_merge():
     algorithm = hooked(ESync, constant, after)(local_iterations=2, run_ahead=10)
     trainer = make_trainer(net, algorithm, world=world)
     train(net, trainer, *range(3))
-    assert [each[0] for each in seen] == ["before", "before", "before", "after"]
-    np.testing.assert_allclose([each[1] for each in seen], [0, 0, 0, 10], atol=1e-5)
+    assert [record[0] for record in seen] == ["before", "before", "before", "after"]
+    np.testing.assert_allclose([record[1] for record in seen], [0, 0, 0, 10], atol=1e-5)
     np.testing.assert_allclose(seen[-1][2], 11, atol=1e-5)
 
 
@@ -493,7 +493,7 @@ READ_ONLY = r"read-only|servers rely on what this worker has"
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "when", "hook", "error", "said"),
+    ("algorithm", "when", "hook", "error", "message"),
     [
         (
             Local,
@@ -512,8 +512,8 @@ READ_ONLY = r"read-only|servers rely on what this worker has"
         (GDAsync, "before", in_place("weights", 1), ValueError, READ_ONLY),
         (GDAsync, "before", setting("weights", np.zeros(3)), RuntimeError, READ_ONLY),
         *(
-            (LocalSGD, "before", each, RuntimeError, "only the arrays of its block can be used")
-            for each in (whole_in_block_loop, block_after_its_turn)
+            (LocalSGD, "before", hook, RuntimeError, "only the arrays of its block can be used")
+            for hook in (whole_in_block_loop, block_after_its_turn)
         ),
         (
             *(LocalSGD, "before", lambda model: model.gradient / 2, AlgorithmResultError),
@@ -528,11 +528,11 @@ READ_ONLY = r"read-only|servers rely on what this worker has"
         ),
     ],
 )
-def test_hook_that_misuses_the_model_is_refused(blocks_of_seven, algorithm, when, hook, error, said):
+def test_hook_that_misuses_the_model_is_refused(blocks_of_seven, algorithm, when, hook, error, message):
     net = make_net()
     options = {"local_iterations": 1} if algorithm is LocalSGD else {}
     trainer = make_trainer(net, hooked(algorithm, **{when: hook})(**options), answers=[0.0])
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         train(net, trainer, 0)
 
 
@@ -566,9 +566,9 @@ def reads(monkeypatch):
         seen.append((self.size, start, stop))
         return times(self, factor, start, stop)
 
-    def watched(self, *arguments, **more):
+    def watched(self, *arguments, **kwargs):
         lent.append(1)
-        return call_hook(self, *arguments, **more)
+        return call_hook(self, *arguments, **kwargs)
 
     monkeypatch.setattr(FlatArrays, "times", counted)
     monkeypatch.setattr(Replica, "call_hook", watched)

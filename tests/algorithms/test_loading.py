@@ -97,12 +97,12 @@ def python(program: str, folder: Path) -> str:
 
 def test_load_from_file_returns_a_named_algorithm(folder):
     write(folder / "mine.py", algorithm("FedProx"))
-    found = load("mine.py:FedProx")
-    assert (found.name, found.label) == ("fed-prox", "FedProx")
-    assert ALGORITHMS["fed-prox"] is found
-    assert source(found) == "mine.py:FedProx"
-    assert find("fed-prox") is found
-    assert sys.modules[found.__module__].__name__ == "mine"
+    algorithm_class = load("mine.py:FedProx")
+    assert (algorithm_class.name, algorithm_class.label) == ("fed-prox", "FedProx")
+    assert ALGORITHMS["fed-prox"] is algorithm_class
+    assert source(algorithm_class) == "mine.py:FedProx"
+    assert find("fed-prox") is algorithm_class
+    assert sys.modules[algorithm_class.__module__].__name__ == "mine"
 
 
 @pytest.mark.parametrize(
@@ -131,9 +131,9 @@ def test_load_from_package_in_the_current_folder(folder):
     write(folder / "mypackage" / "__init__.py", "")
     write(folder / "mypackage" / "core.py", "from .helper import LINE\n" + algorithm())
     write(folder / "mypackage" / "helper.py", "LINE = 1\n")
-    found = load("mypackage.core:Mine")
-    assert found.__module__ == "mypackage.core"
-    assert source(found) == "mypackage.core:Mine"
+    algorithm_class = load("mypackage.core:Mine")
+    assert algorithm_class.__module__ == "mypackage.core"
+    assert source(algorithm_class) == "mypackage.core:Mine"
 
 
 def test_load_prefers_installed_module_and_says_so(folder, caplog):
@@ -155,8 +155,8 @@ def test_load_from_file_with_relative_import_suggests_module_form(folder):
 def test_load_finds_a_nested_class(folder):
     head, body = algorithm("Inner").split("\n\n", 1)
     write(folder / "mine.py", f"{head}\nclass Outer:\n{textwrap.indent(body, '    ')}")
-    found = load("mine.py:Outer.Inner")
-    assert (found.name, found.__qualname__) == ("inner", "Outer.Inner")
+    algorithm_class = load("mine.py:Outer.Inner")
+    assert (algorithm_class.name, algorithm_class.__qualname__) == ("inner", "Outer.Inner")
 
 
 def test_load_imports_a_file_once(folder, monkeypatch):
@@ -173,20 +173,20 @@ def test_load_imports_a_file_once(folder, monkeypatch):
         "~/sub/mine.py:Mine",
         "link.py:Mine",
     )
-    found = {load(text) for text in texts}
-    found.add(load("mine:Mine"))  # its folder can be imported from, too
+    classes = {load(text) for text in texts}
+    classes.add(load("mine:Mine"))  # its folder can be imported from, too
     import builtins
 
-    assert len(found) == 1
+    assert len(classes) == 1
     assert vars(builtins).pop("imports") == 1
 
 
 @pytest.mark.parametrize("file", ["my algorithm.py", "2bit.py", "a.b.py", "lambda.py"])
 def test_load_from_file_whose_name_is_no_identifier(folder, file):
     write(folder / file, algorithm())
-    found = load(f"{file}:Mine")
-    assert sys.modules[found.__module__].__file__ == str(folder / file)
-    assert pickle.loads(pickle.dumps(found)) is found
+    algorithm_class = load(f"{file}:Mine")
+    assert sys.modules[algorithm_class.__module__].__file__ == str(folder / file)
+    assert pickle.loads(pickle.dumps(algorithm_class)) is algorithm_class
 
 
 @pytest.mark.parametrize("file", ["json.py", "esync.py", "wave.py"])
@@ -194,11 +194,11 @@ def test_load_from_file_named_like_another_module_leaves_that_module_alone(folde
     stem = file.removesuffix(".py")
     before = sys.modules.get(stem)
     write(folder / file, algorithm())
-    found = load(f"{file}:Mine")
-    assert found.__module__ != stem
+    algorithm_class = load(f"{file}:Mine")
+    assert algorithm_class.__module__ != stem
     assert sys.modules.get(stem) is before
-    assert digest(found)
-    assert pickle.loads(pickle.dumps(found)) is found
+    assert digest(algorithm_class)
+    assert pickle.loads(pickle.dumps(algorithm_class)) is algorithm_class
 
 
 def test_load_from_folder_with_files_named_like_modules_breaks_no_import(folder):
@@ -228,8 +228,8 @@ def test_load_supports_dataclasses_and_postponed_annotations(folder):
     text = algorithm().replace("pass", "mu: Strength = 0.1")
     late = "from __future__ import annotations\nfrom dataclasses import dataclass, KW_ONLY\nStrength = float\n"
     write(folder / "my-own.py", f"{late}@dataclass\nclass Data:\n    _: KW_ONLY\n    a: Strength = 1.0\n{text}")
-    found = load("my-own.py:Mine")
-    assert found.Options.of(mu=0.5).mu == 0.5
+    algorithm_class = load("my-own.py:Mine")
+    assert algorithm_class.Options.of(mu=0.5).mu == 0.5
 
 
 def test_load_from_module_that_registers_two_algorithms(folder):
@@ -403,12 +403,12 @@ def test_load_from_entry_point_of_an_installed_package(folder):
     entry_point(site, "[esync.algorithms]\nfeddyn = plugin.core:FedDyn [extra]\n[other]\nx = y:z\n")
     assert entry_point_names() == ("feddyn",)
     assert "plugin" not in sys.modules
-    found = find("feddyn")
-    assert (found.name, found.label) == ("feddyn", "FedDyn")
-    assert source(found) == "feddyn"
-    assert digest(found)
+    algorithm_class = find("feddyn")
+    assert (algorithm_class.name, algorithm_class.label) == ("feddyn", "FedDyn")
+    assert source(algorithm_class) == "feddyn"
+    assert digest(algorithm_class)
     assert entry_point_names() == ()
-    assert find("feddyn") is found
+    assert find("feddyn") is algorithm_class
 
 
 def test_broken_entry_point_leaves_others_usable(folder):
@@ -474,10 +474,10 @@ def test_is_at_fault_is_true_for_errors_in_the_algorithms_code(folder, monkeypat
         raising=False,
     )
     write(folder / "mine.py", algorithm() + f"\n    def heed(self):\n        {line}\n")
-    found = load("mine.py:Mine")
+    algorithm_class = load("mine.py:Mine")
     with pytest.raises(BaseException) as error:  # noqa: PT011 - of several kinds
-        found().heed()
-    assert is_at_fault(found, error.value) is fault
+        algorithm_class().heed()
+    assert is_at_fault(algorithm_class, error.value) is fault
     assert not is_at_fault(LocalSGD, error.value)
 
 
@@ -503,6 +503,6 @@ def test_option_named_like_a_flag_of_the_program_is_refused(folder, monkeypatch,
     with pytest.raises(SystemExit) as end:
         sys.exit(main(words))
     assert end.value.code == 2
-    said = capsys.readouterr().err
-    assert f"has a flag that python -m esync.{program} has itself: argument " in said
-    assert "give it another flag" in said
+    stderr = capsys.readouterr().err
+    assert f"has a flag that python -m esync.{program} has itself: argument " in stderr
+    assert "give it another flag" in stderr

@@ -56,15 +56,15 @@ class Many(Options):
 
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("program", allow_abbrev=False)
-    for each in Many.info():
-        if each.flags:
-            each.add_to(parser.add_argument)
+    for info in Many.info():
+        if info.flags:
+            info.add_to(parser.add_argument)
     return parser
 
 
 def test_options_of_every_kind_become_flags_with_defaults():
-    found = vars(parser().parse_args([]))
-    assert found == {
+    args = vars(parser().parse_args([]))
+    assert args == {
         **{"count": 3, "rate_of_it": 0.5, "kind": "one", "wait": "auto", "on": False, "steps": (), "word": "A"},
         **{"limit": None, "own": 1.0, "kept": 2.0},
     }
@@ -73,10 +73,10 @@ def test_options_of_every_kind_become_flags_with_defaults():
 def test_flags_convert_to_the_types_of_the_options():
     words = ["--count", "2", "-r", "0.25", "--kind", "two", "--wait", "1.5", "--on"]
     words += ["--steps", "1", "20", "--word", "B", "--limit", "0"]
-    found = parser().parse_args(words)
-    values = (found.count, found.rate_of_it, found.kind, found.wait, found.on, found.steps, found.word, found.limit)
+    args = parser().parse_args(words)
+    values = (args.count, args.rate_of_it, args.kind, args.wait, args.on, args.steps, args.word, args.limit)
     assert values == (2, 0.25, "two", 1.5, True, [1, 20], "B", 0)
-    assert Many(steps=found.steps).steps == (1, 20)
+    assert Many(steps=args.steps).steps == (1, 20)
 
 
 @pytest.mark.parametrize(
@@ -108,8 +108,8 @@ def test_help_shows_defaults_of_0():
         level: float = option(0.0, help="100% loud")
 
     parser = argparse.ArgumentParser("program")
-    for each in Quiet.info():
-        each.add_to(parser.add_argument)
+    for info in Quiet.info():
+        info.add_to(parser.add_argument)
     assert "100% loud (default: 0.0)" in parser.format_help()
 
 
@@ -180,7 +180,7 @@ def test_make_with_algorithm_class_instead_of_object_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("made", "expected"),
+    ("factory", "expected"),
     [
         (lambda: ESync(0.9, 8), {"global_lr": 0.9, "local_iterations": 8}),
         (lambda: LocalSGD(4, 0.5, 0.1, "samples"), {"local_iterations": 4, "global_lr": 0.5, "weighting": "samples"}),
@@ -191,8 +191,8 @@ def test_make_with_algorithm_class_instead_of_object_is_refused():
         (lambda: ESync(run_ahead=0), {"overlap": False}),
     ],
 )
-def test_algorithm_constructors_take_the_published_arguments(made, expected):
-    options = made().options.model_dump()
+def test_algorithm_constructors_take_the_published_arguments(factory, expected):
+    options = factory().options.model_dump()
     assert {name: options[name] for name in expected} == expected
 
 
@@ -299,10 +299,10 @@ def test_effective_options_are_serializable_as_json(registry):
             place: Path = option(Path("/tmp"), help="of it")
             several: tuple[Path, ...] = option((), help="of it")
 
-    found = effective(read("worker", "", ["-m", "own", "--place", "/x", "--several", "/y"]))
-    assert (found["colour"], found["place"], found["several"]) == ("red", "/x", ["/y"])
-    own = {"colour": "red", "place": "/tmp", "several": []}
-    assert Own().effective_options == {**SSGD().effective_options, **own}
+    options = effective(read("worker", "", ["-m", "own", "--place", "/x", "--several", "/y"]))
+    assert (options["colour"], options["place"], options["several"]) == ("red", "/x", ["/y"])
+    expected = {"colour": "red", "place": "/tmp", "several": []}
+    assert Own().effective_options == {**SSGD().effective_options, **expected}
 
 
 def test_option_switch_on_by_default_can_be_turned_off(registry):
@@ -311,37 +311,37 @@ def test_option_switch_on_by_default_can_be_turned_off(registry):
         class Options(SSGD.Options):
             nesterov: bool = option(True, help="look ahead")
 
-    def given(*words):
+    def nesterov_of(*words):
         return choose_algorithm(read("worker", "", ["-m", "own", *words])).options.nesterov
 
-    assert given()
-    assert given("--nesterov")
-    assert not given("--no-nesterov")
+    assert nesterov_of()
+    assert nesterov_of("--nesterov")
+    assert not nesterov_of("--no-nesterov")
 
 
 @pytest.mark.parametrize(
-    ("seed", "said"),
+    ("seed", "expected_message"),
     [
         (option(0, help="mine"), "--seed"),
         (option(0, flag=None), "Own has an option 'seed' for Python alone, and there is a flag of all modes"),
     ],
 )
-def test_option_with_name_of_a_flag_of_all_modes_is_refused(registry, capsys, seed, said):
+def test_option_with_name_of_a_flag_of_all_modes_is_refused(registry, capsys, seed, expected_message):
     """Both would be called seed in run.json."""
     fields = {"__annotations__": {"seed": int}, "seed": seed}
     register("own")(type("Own", (SSGD,), {"Options": type("Options", (SSGD.Options,), fields)}))
     message = refusal(capsys, "-m", "own")
     assert "Own" in message
-    assert said in message
+    assert expected_message in message
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
 def test_options_of_built_in_algorithms_have_help_and_the_same_defaults_in_python(name):
     kind = ALGORITHMS[name]
     needed = ["--epochs", "1"] if name == "sync-switch" else []
-    made = choose_algorithm(read("worker", "", ["--mode", name, *needed])).options.model_dump()
-    assert {**made, "batch_size": 1} == {**kind().options.model_dump(), "batch_size": 1}
-    assert all(each.help or not each.flags for each in options_of(kind))
+    defaults = choose_algorithm(read("worker", "", ["--mode", name, *needed])).options.model_dump()
+    assert {**defaults, "batch_size": 1} == {**kind().options.model_dump(), "batch_size": 1}
+    assert all(info.help or not info.flags for info in options_of(kind))
     asynchronous = kind.switches_synchrony or not kind.synchronous
     assert asynchronous == issubclass(kind.Options, AsynchronousOptions)
 

@@ -33,7 +33,7 @@ def test_warm_up_without_scaling_is_refused() -> None:
 
 
 def test_lr_scaling_belongs_to_the_methods_that_take_a_mean() -> None:
-    modes = {name for name, each in ALGORITHMS.items() if "lr_scaling" in flags_of(each)}
+    modes = {name for name, algorithm in ALGORITHMS.items() if "lr_scaling" in flags_of(algorithm)}
 
     assert {"sync", "esync", "local-sgd", "fedprox", "scaffold", "diloco"} <= modes
     assert not {"async", "ssp", "dcasgd", "sync-switch", "dylu", "dgs", "local"} & modes

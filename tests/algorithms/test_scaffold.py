@@ -94,9 +94,9 @@ class Cluster:
             trainer.step(4)
             self.engine.pass_time(0.01)
             if trainer.exchanged:
-                own = getattr(algorithm, "control", np.zeros(0))
-                common = trainer.replica.further[CONTROL].values if CONTROL in trainer.replica.further else own
-                self.rounds[rank].append((weight.data().asnumpy(), common.copy(), own.copy()))
+                control = getattr(algorithm, "control", np.zeros(0))
+                common = trainer.replica.further[CONTROL].values if CONTROL in trainer.replica.further else control
+                self.rounds[rank].append((weight.data().asnumpy(), common.copy(), control.copy()))
                 self.members[rank].append(len(trainer.algorithm.result.members))
         return trainer
 
@@ -131,11 +131,11 @@ class Reference:
         the participants take all workers for present.
         """
         updates, changes = [], []
-        for rank, own in rates.items():
+        for rank, worker_rates in rates.items():
             y = self.x.copy()
-            for rate in own:
+            for rate in worker_rates:
                 y -= rate * (gradient(rank, y, self.weight_decay) - self.own[rank] + self.c)
-            fresh = self.own[rank] - self.c + (self.x - y) / sum(own)
+            fresh = self.own[rank] - self.c + (self.x - y) / sum(worker_rates)
             updates.append(y - self.x)
             changes.append(fresh - (self.c if believed_complete else self.own[rank]))
             self.own[rank] = fresh
@@ -145,10 +145,10 @@ class Reference:
     def check(self, cluster: Cluster, number: int, ranks: Sequence[int] = range(3)) -> None:
         """Compare everything at the end of a round."""
         for rank in ranks:
-            weights, common, own = cluster.rounds[rank][number]
+            weights, common, control = cluster.rounds[rank][number]
             np.testing.assert_allclose(weights, self.x, **TOLERANCE)
             np.testing.assert_allclose(common, self.c, **TOLERANCE)
-            np.testing.assert_allclose(own, self.own[rank], **TOLERANCE)
+            np.testing.assert_allclose(control, self.own[rank], **TOLERANCE)
 
 
 # --- Algorithm 1 ----------------------------------------------------------------------------------
@@ -212,8 +212,8 @@ def test_scaffold_replacement_corrects_the_mean_control_variate_in_its_first_rou
     np.testing.assert_array_equal(control, common)
     assert np.abs(cluster.rounds[2][1][2] - common).max() > 0.1  # the dead worker's was another one
     for number in (0, 1, 2, 3, 4):
-        own = [cluster.rounds[rank][number][2] for rank in range(3)]
-        np.testing.assert_allclose(cluster.rounds[0][number][1], np.mean(own, 0), **TOLERANCE)
+        controls = [cluster.rounds[rank][number][2] for rank in range(3)]
+        np.testing.assert_allclose(cluster.rounds[0][number][1], np.mean(controls, 0), **TOLERANCE)
 
 
 # --- on a real network ----------------------------------------------------------------------------
@@ -236,7 +236,7 @@ def test_scaffold_ignores_steps_skipped_after_overflow() -> None:
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "settings", "said"),
+    ("optimizer", "settings", "message"),
     [
         ("adam", {}, r"'scaffold' takes plain SGD steps on the workers, but the optimizer is 'Adam': use 'sgd', or"),
         ("nag", {"momentum": 0.9}, "has no momentum"),
@@ -244,8 +244,8 @@ def test_scaffold_ignores_steps_skipped_after_overflow() -> None:
         ("sgd", {"clip_gradient": 1.0}, "leave clip_gradient out, or use 'local-sgd'"),
     ],
 )
-def test_scaffold_with_other_optimizer_is_refused(optimizer: str, settings: dict[str, float], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_scaffold_with_other_optimizer_is_refused(optimizer: str, settings: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         esync.Trainer(make_net().collect_params(), optimizer, settings, algorithm="scaffold")
 
 

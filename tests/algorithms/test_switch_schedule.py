@@ -23,10 +23,10 @@ def test_schedule_with_bsp_share_switches_after_that_share_of_the_samples():
     assert not plan.at(5000).synchronous
 
 
-@pytest.mark.parametrize(("order", "share", "left"), [("10", 1.0, "1"), ("10", 0.0, "0"), ("01", 0.25, "01")])
-def test_schedule_leaves_out_segments_without_samples(order, share, left):
+@pytest.mark.parametrize(("order", "share", "expected_order"), [("10", 1.0, "1"), ("10", 0.0, "0"), ("01", 0.25, "01")])
+def test_schedule_leaves_out_segments_without_samples(order, share, expected_order):
     plan = Schedule(order, bsp_share=share).plan(workers=3, batch_size=10, samples=1000)
-    assert plan.order == left
+    assert plan.order == expected_order
     assert plan.bsp_share == pytest.approx(share)
 
 
@@ -136,6 +136,6 @@ def test_since_switch_begins_anew_with_every_switch_and_not_without_one():
 )
 def test_momentum_factor_of_eight_workers(treatment, factors):
     ramped = [0.0, 0.15, 0.45, 0.99, 1.0]
-    assert [MOMENTUM_AT_SWITCH[treatment](8, each) for each in ramped] == factors
+    assert [MOMENTUM_AT_SWITCH[treatment](8, share) for share in ramped] == factors
     assert MOMENTUM_AT_SWITCH[treatment](1, 0.0) == (treatment != "zero")  # one worker's commits are synchronous anyway
     assert MOMENTUM_AT_SWITCH[treatment](8, 40.0) == factors[-1]

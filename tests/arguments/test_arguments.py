@@ -115,8 +115,8 @@ def refused(capsys, *arguments: str) -> str:
 
 @pytest.mark.parametrize("mode", OWN_DEFAULTS)
 def test_arguments_defaults_come_from_the_configuration(mode):
-    found = vars(options("--mode", mode))
-    assert found == {**found, **DEFAULTS, "mode": mode, **OWN_DEFAULTS[mode]}
+    values = vars(options("--mode", mode))
+    assert values == {**values, **DEFAULTS, "mode": mode, **OWN_DEFAULTS[mode]}
 
 
 def test_arguments_of_a_mode_lack_the_flags_of_others():
@@ -137,7 +137,7 @@ def test_normalization_is_a_part_of_the_name_of_the_network():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "parts"),
     [
         (["-m", "fast"], ["--mode", "'fast'", "esync"]),
         (["-n", "vgg"], ["--network", "'vgg'"]),
@@ -167,9 +167,9 @@ def test_normalization_is_a_part_of_the_name_of_the_network():
         (["-b"], ["--batch-size"]),
     ],
 )
-def test_flag_with_bad_value_names_it_and_what_was_expected(capsys, arguments, said):
+def test_flag_with_bad_value_names_it_and_what_was_expected(capsys, arguments, parts):
     message = refused(capsys, *arguments)
-    for part in said:
+    for part in parts:
         assert part in message
 
 
@@ -201,8 +201,8 @@ OF_SOME_MODES = [
 
 @pytest.mark.parametrize(("arguments", "modes"), OF_SOME_MODES)
 def test_flag_of_another_mode_is_refused(capsys, arguments, modes):
-    more = ["--use-dcasgd", "1"] if "dcasgd" in arguments[0] else []
-    assert options("--mode", min(modes), *arguments, *more).mode == min(modes)
+    extra_flags = ["--use-dcasgd", "1"] if "dcasgd" in arguments[0] else []
+    assert options("--mode", min(modes), *arguments, *extra_flags).mode == min(modes)
     for mode in {"esync", "dylu", "ssp", "sync", "async", "local", "dgc-async"} - modes:
         message = refused(capsys, "--mode", mode, *arguments)
         assert f"{arguments[0]} makes no sense with --mode {mode}" in message
@@ -227,7 +227,7 @@ def test_flag_with_its_default_value_counts_as_given(capsys):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "parts"),
     [
         (["-s", "1", "--partition", "uniform"], ["--split-by-class 1", "--partition uniform"]),
         (["-c", "1", "-g", "0"], ["--cpu 1", "--gpu 0"]),
@@ -243,9 +243,9 @@ def test_flag_with_its_default_value_counts_as_given(capsys):
         (["--checkpoint-dir", "x", "--resume", "--overwrite"], ["--resume", "--overwrite"]),
     ],
 )
-def test_contradictory_flags_are_refused(capsys, arguments, said):
+def test_contradictory_flags_are_refused(capsys, arguments, parts):
     message = refused(capsys, *arguments)
-    for part in said:
+    for part in parts:
         assert part in message
 
 
@@ -275,7 +275,7 @@ def test_help_names_every_flag(capsys):
         options("--help")
     assert error.value.code == 0
     text = capsys.readouterr().out
-    for name in {*DEFAULTS, *(name for own in OWN_DEFAULTS.values() for name in own)}:
+    for name in {*DEFAULTS, *(name for defaults in OWN_DEFAULTS.values() for name in defaults)}:
         assert f"--{name.replace('_', '-')}" in text
 
 
@@ -352,8 +352,8 @@ def test_preset_in_an_error_about_flags_is_spelt_out(capsys):
 )
 def test_preset_of_a_description_ranks_behind_all_others_and_a_typed_one_before(described, typed, compression, network):
     options = understood(merge({"network": "resnet18-v1", **described}, typed))
-    found = (options.mode, options.compression, options.network, options.preset)
-    assert found == ("esync", compression, network, "skewed-data")
+    values = (options.mode, options.compression, options.network, options.preset)
+    assert values == ("esync", compression, network, "skewed-data")
 
 
 #: Variables, what is typed beside them → what the options are then.
@@ -383,8 +383,8 @@ def test_flags_reach_the_built_in_programs_unchanged_by_variables():
     words += " --wandb w --mlflow http://m"
     words += " --wait-for-replacement 2 --checkpoint-dir k --checkpoint-every 9 --keep-checkpoints 2 --resume"
     typed = options(*words.split())
-    told = vars(read("worker", "", [], environment=environment_of(typed).variables()))
-    assert told == {**vars(typed), "given": frozenset()}
+    arguments = vars(read("worker", "", [], environment=environment_of(typed).variables()))
+    assert arguments == {**vars(typed), "given": frozenset()}
 
 
 @pytest.mark.parametrize(
@@ -418,14 +418,14 @@ def test_automatic_momentum_chooses_the_rate_unless_a_momentum_is_given(words, m
     assert choose_algorithm(options).options.lr_scaling == scaling
 
 
-@pytest.mark.parametrize(("mode", "more"), [("sync", []), ("esync", ["--local-iterations", "4"]), ("diloco", [])])
-def test_automatic_compression_is_refused_where_no_state_server_is_asked(mode, more, capsys):
+@pytest.mark.parametrize(("mode", "flags"), [("sync", []), ("esync", ["--local-iterations", "4"]), ("diloco", [])])
+def test_automatic_compression_is_refused_where_no_state_server_is_asked(mode, flags, capsys):
     with pytest.raises(SystemExit):
-        read("worker", "", ["--mode", mode, "--compression", "auto", *more])
+        read("worker", "", ["--mode", mode, "--compression", "auto", *flags])
     assert "is chosen by the state server, which is not asked here" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("more", [[], ["--weight-average", "none"]])
-def test_preset_without_evaluation_and_export_is_no_contradiction(more):
-    options = read("worker", "", ["--preset", "fast", "--no-evaluation", "--no-export", *more])
+@pytest.mark.parametrize("flags", [[], ["--weight-average", "none"]])
+def test_preset_without_evaluation_and_export_is_no_contradiction(flags):
+    options = read("worker", "", ["--preset", "fast", "--no-evaluation", "--no-export", *flags])
     assert (options.mode, options.no_evaluation) == ("tiered", True)

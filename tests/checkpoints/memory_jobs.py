@@ -203,7 +203,7 @@ def all_of(*fates: Fate) -> Fate:
     """Several in turn."""
 
     def fate(life: Life, at: str, round_: int) -> None:
-        for each in fates:
-            each(life, at, round_)
+        for callback in fates:
+            callback(life, at, round_)
 
     return fate

@@ -73,14 +73,14 @@ def facts(directory: Path, round_: int) -> dict:
 
 
 def test_algorithm_state_resumes_as_if_uninterrupted(tmp_path, caplog):
-    whole = Run(tmp_path / "a", Remembering()).go(8)
+    reference = Run(tmp_path / "a", Remembering()).go(8)
     Run(tmp_path / "b", Remembering()).go(5)
     resumed = Run(tmp_path / "b", Remembering(), resume=True)
     assert resumed.algorithm.restored is not None
     assert resumed.algorithm.steps == 3
     resumed.go(8)
-    assert values(resumed.net) == values(whole.net)
-    ours, theirs = resumed.algorithm.state(), whole.algorithm.state()
+    assert values(resumed.net) == values(reference.net)
+    ours, theirs = resumed.algorithm.state(), reference.algorithm.state()
     assert ours["mean"].dtype == np.float32
     assert ours["mean"].tobytes() == theirs["mean"].tobytes()
     assert str(ours["seen"]) == str(theirs["seen"])  # tuples, numbers and arrays of booleans are what they were
@@ -120,32 +120,32 @@ def test_algorithm_state_for_algorithm_without_restore_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("state", "said"), [({"steps": 101}, "it has taken 100 steps at most"), ({"other": 1}, "there is no 'steps'")]
+    ("state", "message"), [({"steps": 101}, "it has taken 100 steps at most"), ({"other": 1}, "there is no 'steps'")]
 )
-def test_algorithm_state_that_does_not_fit_names_the_mismatch(tmp_path, state, said):
+def test_algorithm_state_that_does_not_fit_names_the_mismatch(tmp_path, state, message):
     class Other(Remembering):
         def state(self):
             return state
 
     Run(tmp_path, Other()).go(3)
-    with pytest.raises(CheckpointError, match=f"has a state that does not fit algorithm 'local': {said}"):
+    with pytest.raises(CheckpointError, match=f"has a state that does not fit algorithm 'local': {message}"):
         Run(tmp_path, Remembering(), resume=True)
 
 
 @pytest.mark.parametrize(
-    ("state", "said"),
+    ("state", "message"),
     [
         ({"set": {1}}, "set cannot be put into a checkpoint"),
         ({"objects": np.array([{}])}, "an array of Python objects cannot be put into a checkpoint"),
         ([1], r"state\(\) should return a dict, but has returned list"),
     ],
 )
-def test_algorithm_state_that_cannot_be_stored_raises_at_the_start(tmp_path, state, said):
+def test_algorithm_state_that_cannot_be_stored_raises_at_the_start(tmp_path, state, message):
     class Wrong(Remembering):
         def state(self):
             return state
 
-    with pytest.raises(CheckpointError, match=f"the state of algorithm 'local': {said}"):
+    with pytest.raises(CheckpointError, match=f"the state of algorithm 'local': {message}"):
         Run(tmp_path, Wrong())
 
 

@@ -68,12 +68,12 @@ def folders(directory: Path) -> set[str]:
 
 
 def test_resume_continues_as_if_uninterrupted(tmp_path):
-    whole = Run(tmp_path / "a").go(10)
+    reference = Run(tmp_path / "a").go(10)
     Run(tmp_path / "b").go(8)
     resumed = Run(tmp_path / "b", resume=True)
     assert (resumed.checkpoints.resumed, resumed.trainer.round, resumed.place.at) == (6, 6, 6)
     resumed.go(4)
-    assert values(resumed.net) == values(whole.net)
+    assert values(resumed.net) == values(reference.net)
     assert resumed.trainer.algorithm.result.progress.samples == 20
 
 
@@ -130,8 +130,8 @@ def test_resume_with_other_optimizer_algorithm_or_workers_is_refused(tmp_path):
     run.checkpoints._agreement |= {"algorithm": "sync", "workers": 2}
     run.trainer._init_optimizer("sgd", {"learning_rate": 0.1})
     run.go(3)
-    said = "algorithm sync instead of local; optimizer sgd instead of adam; workers 2 instead of 1"
-    with pytest.raises(ExchangeError, match=said):
+    message = "algorithm sync instead of local; optimizer sgd instead of adam; workers 2 instead of 1"
+    with pytest.raises(ExchangeError, match=message):
         Run(tmp_path, resume=True)
 
 
@@ -187,15 +187,15 @@ def test_replacement_takes_the_part_of_the_dead_worker_in_the_same_job(tmp_path)
     dead.trainer.algorithm.exchange = World(rank=1).exchange(Specification("add_mean_update", True))
     dead.checkpoints.track("place", dead.place)
     dead.go(4)
-    for job, found in ((5, True), (6, False)):
+    for job, restored in ((5, True), (6, False)):
         replacement, _ = second_worker(tmp_path, job, resume=False)  # as the dead one was started
         before = values(replacement.net)
         assert replacement.checkpoints.settle(1, job, resume_at=-1, replacement=True) is None
         place = Place()
         replacement.checkpoints.track("place", place)
-        assert place.at == (3 if found else 0)
+        assert place.at == (3 if restored else 0)
         states = replacement.trainer._updaters[0].states
-        assert bool(states) == found
+        assert bool(states) == restored
         assert values(replacement.net) == before  # the model is the running job's
 
 

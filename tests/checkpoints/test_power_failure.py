@@ -29,10 +29,10 @@ class PowerLostError(BaseException):
 
 def lasts(steps: int) -> Callable[[], None]:
     """Return what lets so many steps pass, and raises PowerLostError at every later one."""
-    left = iter(range(steps))
+    remaining_steps = iter(range(steps))
 
     def step() -> None:
-        if next(left, None) is None:
+        if next(remaining_steps, None) is None:
             raise PowerLostError
 
     return step
@@ -116,13 +116,13 @@ def test_rewritten_part_is_never_a_mixture_after_power_loss(tmp_path, chance, ca
 @pytest.mark.parametrize("chance", CHANCES)
 def test_overwritten_run_does_not_return_after_power_loss(tmp_path, chance):
     """With --overwrite; otherwise a later --resume would continue the old run."""
-    mine, others = CheckpointStore(tmp_path, 0), CheckpointStore(tmp_path, 1)
+    store, other_store = CheckpointStore(tmp_path, 0), CheckpointStore(tmp_path, 1)
     for round_ in (10, 20):
-        write(mine, round_)
-        others.write(round_, {}, {"job": 1})
+        write(store, round_)
+        other_store.write(round_, {}, {"job": 1})
     with VolatileDisk(tmp_path) as disk:
         with disk.attached():
-            mine.remove(lambda round_: True)
+            store.remove(lambda round_: True)
         disk.lose_power(CHANCES[chance]())
-    assert mine.parts() == []
-    assert [part.round for part in others.parts()] == [20, 10]
+    assert store.parts() == []
+    assert [part.round for part in other_store.parts()] == [20, 10]

@@ -110,7 +110,7 @@ def test_optimizer_state_keeps_rates_set_in_the_loop_unless_the_user_changes_the
     train(trainer, net, range(1))
     arrays: dict[str, np.ndarray] = {}
     saved = state.save(arrays)
-    for given, expected in ((0.1, 0.01), (0.5, 0.5)):
-        resumed = gluon_trainer(make_net(), "sgd", learning_rate=given, momentum=0.9)
+    for rate, expected in ((0.1, 0.01), (0.5, 0.5)):
+        resumed = gluon_trainer(make_net(), "sgd", learning_rate=rate, momentum=0.9)
         OptimizerState(resumed).load(saved, arrays)
         assert resumed.learning_rate == expected

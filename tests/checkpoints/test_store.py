@@ -5,7 +5,7 @@ import pytest
 from esync.checkpoints.store import CheckpointError, CheckpointStore
 
 
-def made(directory: Path, rank: int) -> CheckpointStore:
+def make_store(directory: Path, rank: int) -> CheckpointStore:
     store = CheckpointStore(directory, rank)
     store.prepare()
     return store
@@ -24,7 +24,7 @@ def names(directory: Path) -> set[str]:
 
 
 def test_store_finds_a_part_as_it_was_written(tmp_path):
-    store = made(tmp_path / "new", 3)
+    store = make_store(tmp_path / "new", 3)
     store.write(7, {"worker-3.npz": lambda path: path.write_text("arrays")}, {"job": 2**62, "state": [1.5, None]})
     (part,) = CheckpointStore(tmp_path / "new", 3).parts()
     assert (part.round, part.facts["job"], part.facts["state"]) == (7, 2**62, [1.5, None])
@@ -33,26 +33,29 @@ def test_store_finds_a_part_as_it_was_written(tmp_path):
 
 
 def test_store_lists_the_newest_round_first(tmp_path):
-    store = made(tmp_path, 0)
+    store = make_store(tmp_path, 0)
     for round_ in (9, 100, 10):
         write(store, round_)
     assert rounds(store) == [100, 10, 9]
 
 
 @pytest.mark.parametrize(
-    ("whole", "kept"), [(5, [5, 4]), (4, [5, 4, 3]), (3, [5, 4, 3, 2]), (1, [5, 4, 3, 2, 1]), (0, [5, 4, 3, 2, 1])]
+    ("complete_round", "expected_rounds"),
+    [(5, [5, 4]), (4, [5, 4, 3]), (3, [5, 4, 3, 2]), (1, [5, 4, 3, 2, 1]), (0, [5, 4, 3, 2, 1])],
 )
-def test_store_keep_deletes_only_what_is_older_than_a_whole_checkpoint(tmp_path, whole, kept):
-    store = made(tmp_path, 0)
+def test_store_keep_deletes_only_what_is_older_than_a_whole_checkpoint(tmp_path, complete_round, expected_rounds):
+    store = make_store(tmp_path, 0)
     for round_ in range(1, 6):
         write(store, round_, **{"model.params": "m", "server.npz": "s"})
-    store.keep(2, whole)
-    assert rounds(store) == kept
-    assert sorted(path.name for path in tmp_path.iterdir()) == [f"round-{round_}" for round_ in reversed(kept)]
+    store.keep(2, complete_round)
+    assert rounds(store) == expected_rounds
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        f"round-{round_}" for round_ in reversed(expected_rounds)
+    ]
 
 
 def test_store_keep_deletes_half_written_files_of_dead_workers(tmp_path):
-    store = made(tmp_path, 0)
+    store = make_store(tmp_path, 0)
     for round_ in range(1, 5):
         write(store, round_, **{"model.params": "m"})
     for round_ in (2, 4):
@@ -62,7 +65,7 @@ def test_store_keep_deletes_half_written_files_of_dead_workers(tmp_path):
 
 
 def test_store_keep_leaves_parts_of_other_workers_alone(tmp_path):
-    stores = [made(tmp_path, rank) for rank in (0, 1, 10)]
+    stores = [make_store(tmp_path, rank) for rank in (0, 1, 10)]
     for store in stores:
         for round_ in (1, 2):
             write(store, round_, **{f"worker-{store.rank}.npz": "x"})
@@ -78,7 +81,7 @@ def test_store_keep_leaves_parts_of_other_workers_alone(tmp_path):
 
 def test_store_recreates_a_folder_that_another_worker_deleted(tmp_path, monkeypatch):
     """A replacement once deleted the empty folder that another worker had just created."""
-    store, replacement = made(tmp_path, 0), made(tmp_path, 1)
+    store, replacement = make_store(tmp_path, 0), make_store(tmp_path, 1)
     mkdir, meanwhile = Path.mkdir, iter([replacement.prepare])
 
     def then_the_newcomer(path, *arguments, **options):
@@ -105,7 +108,7 @@ def test_store_recreates_a_folder_that_another_worker_deleted(tmp_path, monkeypa
     ],
 )
 def test_store_leaves_out_a_damaged_part_with_a_warning(tmp_path, caplog, name, spoil):
-    store = made(tmp_path, 0)
+    store = make_store(tmp_path, 0)
     for round_ in (1, 2):
         store.write(round_, {"model.params": lambda path: path.write_text("right")}, {"job": 5})
     spoil(tmp_path / "round-2" / name)
@@ -118,7 +121,7 @@ def test_store_leaves_out_a_damaged_part_with_a_warning(tmp_path, caplog, name, 
 
 
 def test_store_write_that_fails_keeps_the_previous_part(tmp_path):
-    store = made(tmp_path, 0)
+    store = make_store(tmp_path, 0)
     write(store, 1, **{"model.params": "good"})
 
     def full(path):

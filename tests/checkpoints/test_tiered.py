@@ -22,11 +22,11 @@ def job(directory: Path, tiers: str, step_times: tuple[float, ...], leave_out: s
 @pytest.mark.parametrize("slow", [1.5, 1.8])
 def test_tiered_run_that_is_resumed_ends_with_the_same_bits(tmp_path: Path, slow: float) -> None:
     make = partial(job, tiers="0,0,1", step_times=(1.0, 1.0, slow))
-    whole = make(tmp_path / "whole").run()
+    reference = make(tmp_path / "whole").run()
     make(tmp_path / "killed", fate=power_off(5), ends=5).run()
     resumed = make(tmp_path / "killed", resume=True, seed=1).run()
     assert resumed.begun == [4, 4, 4]
-    assert resumed.models == whole.models
+    assert resumed.models == reference.models
 
 
 def test_checkpoint_does_not_wait_for_a_slow_worker_and_keeps_its_update(tmp_path: Path) -> None:

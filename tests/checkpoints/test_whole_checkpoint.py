@@ -30,12 +30,14 @@ def killed(directory: Path, after: int, *fates, **terms) -> Job:
 
 
 @pytest.mark.parametrize(
-    ("moment", "keep", "rounds", "own"),
+    ("moment", "keep", "rounds", "separate_folders"),
     [("before part", 1, (4,), False), ("within part", 1, (4,), True), ("within part", 3, (4, 6, 8), False)],
 )
-def test_checkpoint_with_worker_killed_while_writing_keeps_an_older_whole_one(tmp_path, keep, rounds, moment, own):
+def test_checkpoint_with_worker_killed_while_writing_keeps_an_older_whole_one(
+    tmp_path, keep, rounds, moment, separate_folders
+):
     """The replacement does not write that part, and older checkpoints must stay all the same."""
-    job = killed(tmp_path, rounds[-1] + 1, dies(1, moment, *rounds), keep=keep, own=own)
+    job = killed(tmp_path, rounds[-1] + 1, dies(1, moment, *rounds), keep=keep, own=separate_folders)
     assert job.held(0) == [2, *rounds]
     assert gone_on_from(job) == 2
 
@@ -70,23 +72,23 @@ def test_checkpoint_part_is_not_rewritten_by_replacement_in_a_finished_run(tmp_p
 
 def test_checkpoint_is_not_written_by_replacement_after_resume_of_finished_run(tmp_path, monkeypatch):
     """A part of the new job would not fit the other parts, which belong to the job before."""
-    first, written = Job(tmp_path, rounds=4).run(), list[int]()
-    begun = Checkpoints.begun
+    first, writers = Job(tmp_path, rounds=4).run(), list[int]()
+    original = Checkpoints.begun
 
     def dies_once(self):
         if self._trainer.rank == 0 and not self._trainer.replacement:
             raise KilledError
-        begun(self)
+        original(self)
 
     def fate(life: Life, moment: str, round_: int) -> None:
         if moment == "before part":
-            written.append(life.rank)
+            writers.append(life.rank)
 
     with monkeypatch.context() as patched:
         patched.setattr(Checkpoints, "begun", dies_once)
         job = replace(first, resume=True, fate=fate).run()
     assert [life.rank for life in job.lives].count(0) == 2
-    assert written == []
+    assert writers == []
     assert gone_on_from(first) == 4
 
 
