@@ -16,8 +16,8 @@ def strike_before(function: str, number: int, victim: int) -> None:
     module, _, path = function.partition(":")
     *owners, name = path.split(".")
     owner: Any = importlib.import_module(module)
-    for each in owners:
-        owner = getattr(owner, each)
+    for attribute in owners:
+        owner = getattr(owner, attribute)
     original = getattr(owner, name)
 
     def striking(*arguments: Any, **named: Any) -> Any:

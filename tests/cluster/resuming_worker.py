@@ -95,7 +95,7 @@ def main(plan: Plan) -> None:
 
 def numbers(trainer: Any) -> list[tuple[str, int]]:
     """What the algorithm remembers, as far as they are numbers."""
-    return [(name, each) for name, each in trainer.algorithm.state().items() if isinstance(each, int)]
+    return [(name, value) for name, value in trainer.algorithm.state().items() if isinstance(value, int)]
 
 
 if __name__ == "__main__":

@@ -79,8 +79,8 @@ def batches(rank: int, workers: int, first: int, rounds: int) -> Iterator[tuple[
     for number in range(first, rounds):
         random = np.random.RandomState(number)
         values = [random.randn(workers * BATCH, size).astype(np.float32) for size in (WIDTH, NOISE)]
-        own = slice(rank * BATCH, (rank + 1) * BATCH)
-        yield mx.nd.array(values[0][own] + 2), mx.nd.array(values[1][own])
+        part = slice(rank * BATCH, (rank + 1) * BATCH)
+        yield mx.nd.array(values[0][part] + 2), mx.nd.array(values[1][part])
 
 
 def gan(nets: tuple[Any, Any], trainers: Any, batch: tuple[Any, Any], between: Any = None) -> None:

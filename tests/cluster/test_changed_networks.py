@@ -33,7 +33,7 @@ def train(folder: Path, plans: list[Plan]) -> list[dict[str, np.ndarray]]:
     outputs_of(
         folder, [dataclasses.replace(plan, out=file).arguments() for plan, file in zip(plans, files, strict=True)]
     )
-    return [{name: each.asnumpy() for name, each in mx.nd.load(file).items()} for file in files]
+    return [{name: array.asnumpy() for name, array in mx.nd.load(file).items()} for file in files]
 
 
 def alone(folder: Path, **plan: Any) -> dict[str, np.ndarray]:
@@ -41,7 +41,7 @@ def alone(folder: Path, **plan: Any) -> dict[str, np.ndarray]:
     build(seed=9).save_parameters(str(folder / "best.params"))
     out = folder / "plain.params"
     main(Plan(str(out), **plan))
-    return {name: each.asnumpy() for name, each in mx.nd.load(str(out)).items()}
+    return {name: array.asnumpy() for name, array in mx.nd.load(str(out)).items()}
 
 
 def assert_alike(one: dict[str, np.ndarray], other: dict[str, np.ndarray], tolerance: float = 0.0) -> None:
@@ -76,9 +76,14 @@ REFUSED: list[tuple[str, dict[str, Any], str, dict[str, float] | None, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("mode", "options", "change", "others", "said"), REFUSED)
+@pytest.mark.parametrize(("mode", "options", "change", "other_scalars", "message"), REFUSED)
 def test_change_that_an_exchange_would_not_bring_is_refused_by_name(
-    tmp_path: Path, mode: str, options: dict[str, Any], change: str, others: dict[str, float] | None, said: str
+    tmp_path: Path,
+    mode: str,
+    options: dict[str, Any],
+    change: str,
+    other_scalars: dict[str, float] | None,
+    message: str,
 ) -> None:
     if mode == "local-sgd":
         options = {"local_iterations": 1, **options}
@@ -92,7 +97,7 @@ def test_change_that_an_exchange_would_not_bring_is_refused_by_name(
         exchange.beginning, start = weights, exchange.start
 
         def with_scalars(payload: Payload, model: Any) -> Completed[Result]:
-            scalars = {**payload.scalars, **(others or {})}
+            scalars = {**payload.scalars, **(other_scalars or {})}
             return Completed(dataclasses.replace(start(payload, model).wait(), scalars=scalars))
 
         exchange.start = with_scalars  # type: ignore[method-assign]
@@ -109,11 +114,11 @@ def test_change_that_an_exchange_would_not_bring_is_refused_by_name(
         trainer.step(4)
 
     if change:  # otherwise the scalars are another worker's from the beginning
-        others, scalars = None, others
+        other_scalars, scalars = None, other_scalars
         step()
-        others = scalars
+        other_scalars = scalars
         getattr(changing_worker, change)(net, plan)
-    with pytest.raises((AssignedWeightsError, UnsuitableParametersError), match=said):
+    with pytest.raises((AssignedWeightsError, UnsuitableParametersError), match=message):
         step()
 
 

@@ -27,10 +27,10 @@ def test_cifar10_example_trains_on_a_server_and_two_workers(tmp_path: Path) -> N
     generate(tmp_path)
     variables = environment(DMLC_NODE_HOST="127.0.0.1", OMP_NUM_THREADS="1")
     common = ["--world-size", "3", "--master", "127.0.0.1", "--port", str(free_port()), "--data", str(tmp_path)]
-    more = ["--model", "mobilenet0.25", "--epochs", "0.5", "--batch-size", "10", "--lr", "0.01", "--ratio", "0.05"]
+    flags = ["--model", "mobilenet0.25", "--epochs", "0.5", "--batch-size", "10", "--lr", "0.01", "--ratio", "0.05"]
     logs = [tmp_path / f"{rank}.log" for rank in range(3)]
     processes = [
-        ForkedProgram([str(EXAMPLE), *common, *more, "--rank", str(rank)], variables, log)
+        ForkedProgram([str(EXAMPLE), *common, *flags, "--rank", str(rank)], variables, log)
         for rank, log in enumerate(logs)
     ]
     try:

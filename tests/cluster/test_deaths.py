@@ -119,11 +119,11 @@ def test_worker_0_that_dies_before_the_start_ends_the_run_and_is_named(tmp_path:
         for name in ("worker-1", "worker-2", "server-0", "server-1"):
             assert cluster.wait(name) == 1
         for rank in (1, 2):
-            said = cluster.output(f"worker-{rank}")
-            assert re.search(r"worker 0 at 127\.0\.0\.1:\d+ is gone: its connection has ended before the run", said), (
-                said
-            )
-            assert "Traceback" not in said
+            output = cluster.output(f"worker-{rank}")
+            assert re.search(
+                r"worker 0 at 127\.0\.0\.1:\d+ is gone: its connection has ended before the run", output
+            ), output
+            assert "Traceback" not in output
         assert cluster.wait("scheduler") == 1
 
 
@@ -227,10 +227,10 @@ def test_program_whose_server_dies_during_close_does_its_work_and_ends(tmp_path:
         cluster.environment["PYTHONPATH"] = str(SCRIPTS.parent.parent)
         cluster.start_worker(0, ["-c", GOODBYE, str(cluster.processes["server-1"].pid)], interpreter=True)
         assert cluster.wait("worker-0") == 1
-        said = cluster.output("worker-0").splitlines()
-        assert said[0] == "closed"
-        assert said[1].startswith("error: a parameter server at 127.0.0.1:")
-        assert said[1].endswith("MXNet would wait for it for ever: ending, with all work done")
+        lines = cluster.output("worker-0").splitlines()
+        assert lines[0] == "closed"
+        assert lines[1].startswith("error: a parameter server at 127.0.0.1:")
+        assert lines[1].endswith("MXNet would wait for it for ever: ending, with all work done")
         assert cluster.wait("server-0") == 0
 
 
@@ -279,9 +279,9 @@ def test_worker_that_hangs_before_the_start_is_given_up(tmp_path: Path) -> None:
         flags = ["-m", "sync", "--rounds", "5", "--elastic", "--lease", "3", "--round-timeout", "12"]
         start_two(cluster, "before the run has begun", "worker-1", signal.SIGSTOP, flags)
         assert cluster.wait("worker-0") == 1
-        said = cluster.output("worker-0")
-        assert re.search(r"gave up after \d+ s of waiting for the handshake of", said), said
-        assert "the cluster waits for worker 1 at 127.0.0.1:" in said
+        output = cluster.output("worker-0")
+        assert re.search(r"gave up after \d+ s of waiting for the handshake of", output), output
+        assert "the cluster waits for worker 1 at 127.0.0.1:" in output
 
 
 def test_worker_that_waits_for_a_place_ends_when_the_server_is_gone(tmp_path: Path) -> None:
@@ -301,8 +301,8 @@ def test_worker_that_waits_for_a_place_ends_when_the_server_is_gone(tmp_path: Pa
         cluster.processes["worker-1"].send_signal(signal.SIGSTOP)
         cluster.processes["server-0"].kill()
         assert cluster.wait("worker-2") == 1
-        said = cluster.output("worker-2")
-        assert re.search(r"error: server 0 at 127\.0\.0\.1:\d+ is gone: .*nothing can go on", said), said
+        output = cluster.output("worker-2")
+        assert re.search(r"error: server 0 at 127\.0\.0\.1:\d+ is gone: .*nothing can go on", output), output
         assert cluster.wait("scheduler") == 1
 
 
@@ -329,9 +329,11 @@ def test_worker_that_nobody_replaces_ends_the_run_and_is_named(tmp_path: Path, m
         kill(cluster, "worker-2")
         for name in ("worker-0", "worker-1", "server-0", "server-1"):
             assert cluster.wait(name) == 1
-            said = cluster.output(name)
-            assert re.search(r"worker 2 at 127\.0\.0\.1:\d+ is gone: its connection has ended, and nobody", said), said
-            assert "Traceback" not in said
+            output = cluster.output(name)
+            assert re.search(r"worker 2 at 127\.0\.0\.1:\d+ is gone: its connection has ended, and nobody", output), (
+                output
+            )
+            assert "Traceback" not in output
         assert cluster.wait("scheduler") == 0, cluster.output("scheduler")
 
 

@@ -39,7 +39,7 @@ def await_no_children(cluster: Cluster) -> None:
     """Wait until the groups of the workers' processes are empty; zombies do not count."""
     groups = {cluster.processes[name].pid for name in WORKERS}
     while True:
-        left = []
+        survivors = []
         for folder in Path("/proc").iterdir():
             if folder.name.isdecimal():
                 try:
@@ -47,10 +47,10 @@ def await_no_children(cluster: Cluster) -> None:
                 except OSError:
                     continue  # it has ended meanwhile
                 if int(group) in groups and state != "Z":
-                    left.append(int(folder.name))
-        if not left:
+                    survivors.append(int(folder.name))
+        if not survivors:
             return
-        assert time.monotonic() < cluster.deadline, f"left over: {left}"
+        assert time.monotonic() < cluster.deadline, f"left over: {survivors}"
         time.sleep(0.05)
 
 
@@ -73,9 +73,9 @@ def test_worker_that_fails_ends_all_with_its_reason(
         assert cluster.wait("worker-1") == code, cluster.output("worker-1")
         assert "terminate called" not in cluster.output("worker-1")  # MXNet aborts where its threads outlive Python
         assert cluster.wait("worker-0") == 1
-        said = cluster.output("worker-0")
-        assert re.fullmatch(rf"esync\.exchange\.base\.JobAbortedError: {reason}", said.splitlines()[-1]), said
-        assert len(re.findall(reason, said)) == 1, said
+        output = cluster.output("worker-0")
+        assert re.fullmatch(rf"esync\.exchange\.base\.JobAbortedError: {reason}", output.splitlines()[-1]), output
+        assert len(re.findall(reason, output)) == 1, output
         await_no_children(cluster)
         assert cluster.wait("server-0") == 1
         assert re.search(reason, cluster.output("server-0"))
@@ -94,9 +94,9 @@ def test_worker_that_ends_before_the_run_is_finished_stops_it(
         cluster.finish()
         for name in WORKERS:
             stops, finished = name == "worker-1", name != "worker-1"
-            said = cluster.output(name)
-            assert ("worker 1 ends before the run is finished: all workers end" in said) is stops, said
-            assert ("finished after round" in said) is finished, said
+            output = cluster.output(name)
+            assert ("worker 1 ends before the run is finished: all workers end" in output) is stops, output
+            assert ("finished after round" in output) is finished, output
         await_no_children(cluster)
         assert cluster.wait("server-0") == 0
 
@@ -107,8 +107,8 @@ def test_thread_that_trains_and_fails_ends_the_run(tmp_path: Path) -> None:
         start(cluster, "sync", "thread")
         for name in WORKERS:
             assert cluster.wait(name) == 0
-        said = cluster.output("worker-0").splitlines()[-1]
-        assert said.endswith("JobAbortedError: worker 1: ValueError: the picture")
+        last_line = cluster.output("worker-0").splitlines()[-1]
+        assert last_line.endswith("JobAbortedError: worker 1: ValueError: the picture")
         assert cluster.wait("server-0") == 1
 
 

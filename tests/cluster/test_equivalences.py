@@ -142,7 +142,9 @@ def test_ssgd_with_unequal_batches_counts_every_sample_the_same(tmp_path: Path) 
     """Workers with unequal `-b`: the command line's rates on the sum over each batch, and its weight decay."""
     sizes, weights = (2, 6, 16), [str(tmp_path / f"weights-{rank}.npy") for rank in range(WORKERS)]
     assert sum(sizes) == WORKERS * BATCH
-    dealt = [[each for rank in range(WORKERS) for each in batches(rank)[iteration]] for iteration in range(ITERATIONS)]
+    dealt = [
+        [image for rank in range(WORKERS) for image in batches(rank)[iteration]] for iteration in range(ITERATIONS)
+    ]
     with Cluster(tmp_path, WORKERS, 1) as cluster:
         for rank, size in enumerate(sizes):
             first = sum(sizes[:rank])

@@ -16,9 +16,9 @@ def test_estimator_over_shard_and_data_loader_with_processes_trains(tmp_path: Pa
     with Cluster(tmp_path, len(STEPS)) as cluster:
         address = f"127.0.0.1:{cluster.start_state_server()}"
         for rank, step in enumerate(STEPS):
-            told = {"ESYNC_STATE_SERVER": address, "ESYNC_STEP_TIME": str(step)}
+            variables = {"ESYNC_STATE_SERVER": address, "ESYNC_STEP_TIME": str(step)}
             program = [str(SCRIPTS / "estimator_program.py")]
-            cluster.start_worker(rank, program, **told, ESYNC_LOG_DIR=str(tmp_path / f"logs-{rank}"))
+            cluster.start_worker(rank, program, **variables, ESYNC_LOG_DIR=str(tmp_path / f"logs-{rank}"))
         cluster.finish()
     outputs = [cluster.output(f"worker-{rank}") for rank in range(len(STEPS))]
     shards = [json.loads(re.search(r"^shard (.*)$", output, re.MULTILINE)[1]) for output in outputs]

@@ -35,7 +35,7 @@ def run(folder: Path, *arguments: str) -> tuple[int, str]:
 
 def test_imagenet_example_trains_alone_on_generated_records(tmp_path: Path) -> None:
     generate(tmp_path)
-    more = ["--model", "mobilenet0.25", "--size", "32", "--classes", "4", "--batch-size", "8", "--epochs", "2"]
-    code, output = run(tmp_path, "--lr", "0.01", "--threads", "1", *more)
+    flags = ["--model", "mobilenet0.25", "--size", "32", "--classes", "4", "--batch-size", "8", "--epochs", "2"]
+    code, output = run(tmp_path, "--lr", "0.01", "--threads", "1", *flags)
     assert code == 0, output
     assert "test accuracy " in output

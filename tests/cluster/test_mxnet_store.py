@@ -31,6 +31,6 @@ def test_mxnet_store_training_gives_the_same_bits_as_in_memory(tmp_path: Path, k
     run(tmp_path, kind)
     expected = trained(kind, in_memory(0))
     ranks, names = comparable(kind)
-    for rank, each in zip(ranks, expected, strict=True):
+    for rank, contents in zip(ranks, expected, strict=True):
         with np.load(tmp_path / f"{rank}.npz") as held:
-            assert {name: held[name].tobytes() for name in names} == each
+            assert {name: held[name].tobytes() for name in names} == contents

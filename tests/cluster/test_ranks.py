@@ -11,11 +11,11 @@ RANKED = [str(SCRIPTS / "ranked_worker.py")]
 def test_workers_that_request_ranks_get_them_and_others_the_rest(tmp_path: Path) -> None:
     """Their environment stays as it is: without a port."""
     with Cluster(tmp_path, workers=3) as cluster:
-        for number, wanted in enumerate(("2", "", "0")):
-            cluster.start(f"worker-{number}", RANKED, ESYNC_SLOT=wanted, DMLC_NODE_HOST="")
+        for number, slot in enumerate(("2", "", "0")):
+            cluster.start(f"worker-{number}", RANKED, ESYNC_SLOT=slot, DMLC_NODE_HOST="")
         cluster.finish()
-        said = [cluster.output(f"worker-{number}") for number in range(3)]
-        assert [re.findall(r"^rank (.*)", text, re.MULTILINE) for text in said] == [["2 None"], ["1 None"], ["0 None"]]
+        texts = [cluster.output(f"worker-{number}") for number in range(3)]
+        assert [re.findall(r"^rank (.*)", text, re.MULTILINE) for text in texts] == [["2 None"], ["1 None"], ["0 None"]]
 
 
 def test_workers_that_request_the_same_rank_are_refused_and_named(tmp_path: Path) -> None:

@@ -16,21 +16,21 @@ def rates(output: str) -> dict[int, str]:
 
 
 def test_workers_with_different_networks_or_common_rates_are_refused_at_the_start(tmp_path: Path) -> None:
-    own = (
+    flags = (
         ["-l", "0.001", "--momentum", "0"],
         ["-l", "0.5", "--momentum", "0.9", "--weight-decay", "0.1", "-n", "mobilenet-v2"],
     )
-    said = (
+    differences = (
         r"learning rate 0\.\d+ instead of 0\.\d+; momentum 0\.\d+ instead of 0\.\d+; network \S+ instead of .*; "
         r"weight decay 0\.\d+ instead of 0\.\d+; weights \d+ instead of \d+"
     )
     with Cluster(tmp_path, 2) as cluster:
         for rank in range(2):
-            cluster.start_worker(rank, [*WORKER, "-m", "sync", *own[rank], "-ld", str(tmp_path / f"logs-{rank}")])
+            cluster.start_worker(rank, [*WORKER, "-m", "sync", *flags[rank], "-ld", str(tmp_path / f"logs-{rank}")])
         cluster.finish(expected=1)
         for rank in range(2):
             output = cluster.output(f"worker-{rank}")
-            assert re.search(rf"error: worker \d does not match worker \d: {said}", output), output
+            assert re.search(rf"error: worker \d does not match worker \d: {differences}", output), output
             assert "Traceback" not in output
             assert not list(tmp_path.glob("logs-*/cpu/iter-*"))
         assert cluster.processes["server-0"].returncode == 1
@@ -44,9 +44,9 @@ def test_workers_with_different_own_rates_say_so_in_output_and_run_json(tmp_path
             cluster.start_worker(rank, [*WORKER[:-2], "--no-evaluation", *mode, rate, "-ld", logs])
         cluster.finish()
         facts = [json.loads((tmp_path / f"logs-{rank}" / "cpu" / "run.json").read_text()) for rank in range(2)]
-        said = [cluster.output(f"worker-{rank}") for rank in range(2)]
+        outputs = [cluster.output(f"worker-{rank}") for rank in range(2)]
     assert [(fact["learning_rate"], fact["own_rates"]) for fact in facts] == [(0.001, True), (0.002, True)]
-    for output in said:
+    for output in outputs:
         assert re.search(r"worker \d trains with learning rate 0\.00\d instead of 0\.00\d of worker \d", output), output
 
 

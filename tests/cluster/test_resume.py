@@ -36,10 +36,10 @@ def test_killed_run_resumes_bit_for_bit(tmp_path: Path, mode: str) -> None:
     plan = {"rounds": ROUNDS, **plan}
     train(tmp_path, "whole", workers, servers, directory=str(tmp_path / "a"), **plan)
     parts = {"directory": str(tmp_path / "b"), "resume": True, **plan}
-    said = train(tmp_path, "killed", workers, servers, -signal.SIGKILL, killed=KILLED, **parts)
-    assert "begins after round 0" in said[0]
-    said = train(tmp_path, "resumed", workers, servers, **parts)
-    assert all("begins after round 6" in each for each in said)
+    outputs = train(tmp_path, "killed", workers, servers, -signal.SIGKILL, killed=KILLED, **parts)
+    assert "begins after round 0" in outputs[0]
+    outputs = train(tmp_path, "resumed", workers, servers, **parts)
+    assert all("begins after round 6" in output for output in outputs)
     for rank in range(workers):
-        whole, resumed = (np.load(tmp_path / f"{name}-{rank}.npy") for name in ("whole", "resumed"))
-        assert whole.tobytes() == resumed.tobytes()
+        reference, resumed = (np.load(tmp_path / f"{name}-{rank}.npy") for name in ("whole", "resumed"))
+        assert reference.tobytes() == resumed.tobytes()

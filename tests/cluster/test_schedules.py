@@ -16,10 +16,10 @@ from .schedule_worker import BASE, DATASET_SIZE, FINAL, Plan
 
 STEP_TIMES = ("0.03", "0.2")  # seconds of an iteration on each worker
 KILLED = 5  # checkpoints after rounds 2, 4 and 6
-Told = dict[int, dict[str, Any]]  # round → what a worker has said after it
+Entries = dict[int, dict[str, Any]]  # round → what a worker has said after it
 
 
-def train(folder: Path, plan: Plan, killed: bool = False) -> list[Told]:
+def train(folder: Path, plan: Plan, killed: bool = False) -> list[Entries]:
     """What each worker has said, after the start and after every exchange."""
     folder.mkdir()
     with Cluster(folder, len(STEP_TIMES), replaced=True) as cluster:
@@ -30,18 +30,21 @@ def train(folder: Path, plan: Plan, killed: bool = False) -> list[Told]:
         for rank in range(len(STEP_TIMES)):
             code = cluster.wait(f"worker-{rank}")
             assert code == (-signal.SIGKILL if killed else 0), cluster.output(f"worker-{rank}")
-        return [told(cluster.output(f"worker-{rank}")) for rank in range(len(STEP_TIMES))]
+        return [entries_of(cluster.output(f"worker-{rank}")) for rank in range(len(STEP_TIMES))]
 
 
-def told(output: str) -> Told:
-    said = [json.loads(line) for line in re.findall(r"^at (.*)$", output, re.MULTILINE)]
-    return {each["round"]: each for each in said}
+def entries_of(output: str) -> Entries:
+    entries = [json.loads(line) for line in re.findall(r"^at (.*)$", output, re.MULTILINE)]
+    return {entry["round"]: entry for entry in entries}
 
 
-def common(workers: list[Told]) -> Told:
+def common(workers: list[Entries]) -> Entries:
     """Round → what all workers have said alike after it."""
     alike = [
-        {round_: {name: each[name] for name in ("samples", "epoch", "learning_rate")} for round_, each in mine.items()}
+        {
+            round_: {name: entry[name] for name in ("samples", "epoch", "learning_rate")}
+            for round_, entry in mine.items()
+        }
         for mine in workers
     ]
     assert alike[0] == alike[1]
@@ -65,14 +68,14 @@ def test_unequal_workers_have_the_same_rates_before_and_after_a_resume(tmp_path:
     assert (list(first), list(second)) == ([0, 1, 2, 3, 4, 5], [4, 5, 6, 7, 8])
     assert second[4] == first[4]
     for run in (first, second):
-        for said in run.values():
-            assert said["learning_rate"] == pytest.approx(expected(said["samples"]), rel=1e-12)
-    rates = [said["learning_rate"] for said in (*first.values(), *list(second.values())[1:])]
+        for entry in run.values():
+            assert entry["learning_rate"] == pytest.approx(expected(entry["samples"]), rel=1e-12)
+    rates = [entry["learning_rate"] for entry in (*first.values(), *list(second.values())[1:])]
     assert len(set(rates[:4])) == 4
     # These workers have taken different numbers of steps, and Adam has counted each one's own.
-    own = [mine[8]["own steps"] for mine in after]
-    assert len(set(own)) > 1
-    assert [mine[8]["counts"] for mine in after] == [[steps] for steps in own]
+    step_counts = [mine[8]["own steps"] for mine in after]
+    assert len(set(step_counts)) > 1
+    assert [mine[8]["counts"] for mine in after] == [[steps] for steps in step_counts]
 
 
 def test_replacement_has_the_others_rate(tmp_path: Path) -> None:
@@ -85,10 +88,10 @@ def test_replacement_has_the_others_rate(tmp_path: Path) -> None:
         assert cluster.wait("worker-1") == -signal.SIGKILL
         cluster.start("worker-1", plan.arguments(), ESYNC_LOG_DIR=logs)
         cluster.finish()
-        first, second = (told(cluster.output(f"worker-{rank}")) for rank in range(2))
+        first, second = (entries_of(cluster.output(f"worker-{rank}")) for rank in range(2))
     assert list(second) == [5, 6, 7, 8]
-    for round_, said in second.items():
-        assert said["learning_rate"] == first[round_]["learning_rate"]
-    seen = [said["learning_rate"] for said in first.values()]
+    for round_, entry in second.items():
+        assert entry["learning_rate"] == first[round_]["learning_rate"]
+    seen = [entry["learning_rate"] for entry in first.values()]
     assert seen == sorted(seen, reverse=True)
     assert [rate / BASE for rate in seen] == [1, 1, 1, 1, 0.5, 0.5, 0.25, 0.25, 0.125]

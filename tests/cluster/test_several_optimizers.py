@@ -30,8 +30,8 @@ def plain(program: str, rounds: int, workers: int = 1) -> np.ndarray:
     ]
     parts = zip(*(batches(rank, workers, 0, rounds) for rank in range(workers)), strict=True)
     for part in parts:
-        whole = tuple(mx.nd.concat(*arrays, dim=0) for arrays in zip(*part, strict=True))
-        PROGRAMS[program](nets, trainers, whole)
+        batch = tuple(mx.nd.concat(*arrays, dim=0) for arrays in zip(*part, strict=True))
+        PROGRAMS[program](nets, trainers, batch)
     return values(nets)
 
 
@@ -69,9 +69,9 @@ def test_optimizers_and_multipliers_of_mode_sync_step_with_the_mean_gradient(tmp
 
 
 def test_killed_run_of_two_optimizers_resumes_bit_for_bit(tmp_path: Path) -> None:
-    whole = Plan("gan", "sync", "", directory=str(tmp_path / "a"))
-    train(tmp_path / "whole", [whole] * 2)
-    parts = replace(whole, directory=str(tmp_path / "b"), resume=True)
+    plan = Plan("gan", "sync", "", directory=str(tmp_path / "a"))
+    train(tmp_path / "whole", [plan] * 2)
+    parts = replace(plan, directory=str(tmp_path / "b"), resume=True)
     train(tmp_path / "killed", [replace(parts, killed=7)] * 2, expected=-signal.SIGKILL)
     outputs = train(tmp_path / "resumed", [parts] * 2)
     assert all("begins after round 4" in output for output in outputs)
@@ -115,8 +115,8 @@ def test_algorithm_of_one_optimizer_is_named(algorithm: str, options: dict[str, 
 
     net = networks()[0]
     net.collect_params().setattr("lr_mult", 1)
-    made = ALGORITHMS[algorithm](**options)
-    trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm=made, world=RealWorld())
+    instance = ALGORITHMS[algorithm](**options)
+    trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm=instance, world=RealWorld())
     with pytest.raises(ValueError, match=reason):
         trainer.add_optimizer(networks()[1].collect_params(), "sgd", {"learning_rate": 0.1})
 

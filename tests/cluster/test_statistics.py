@@ -16,8 +16,8 @@ def test_statistics_exported_are_those_evaluated(tmp_path: Path) -> None:
             cluster.start_worker(rank, [*PROGRAM, "--rounds", "3", "-s", "1", *logs])
         cluster.finish()
     exported = mx.nd.load(str(tmp_path / "checkpoints" / "model" / "model.params"))
-    kept = mx.nd.load(str(tmp_path / "checkpoints" / "round-3" / "model.params"))
+    checkpoint = mx.nd.load(str(tmp_path / "checkpoints" / "round-3" / "model.params"))
     running = [name for name in exported if "running" in name]
     assert running
     for name in running:
-        assert exported[name].asnumpy().tobytes() in {each.asnumpy().tobytes() for each in kept.values()}
+        assert exported[name].asnumpy().tobytes() in {array.asnumpy().tobytes() for array in checkpoint.values()}

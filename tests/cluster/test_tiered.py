@@ -24,8 +24,8 @@ def start(cluster: Cluster, folder: Path, port: int, steps: tuple[str, ...], *wo
 
 
 def rounds(folder: Path, rank: int) -> list[int]:
-    found = (folder / f"logs-{rank}" / "cpu").glob("iter-*.txt")
-    return sorted(int(path.stem.removeprefix("iter-")) for path in found)
+    paths = (folder / f"logs-{rank}" / "cpu").glob("iter-*.txt")
+    return sorted(int(path.stem.removeprefix("iter-")) for path in paths)
 
 
 def test_tiered_fast_workers_do_not_wait_for_a_slow_one(tmp_path: Path) -> None:
@@ -61,8 +61,8 @@ def test_tiered_worker_that_was_left_out_comes_back(tmp_path: Path) -> None:
 def test_tiered_run_goes_on_when_a_slow_worker_is_killed(tmp_path: Path) -> None:
     with Cluster(tmp_path, 3, servers=2) as cluster:
         port = cluster.start_state_server()
-        kept = ("--checkpoint-dir", str(tmp_path / "kept"), "--checkpoint-every", "10")
-        start(cluster, tmp_path, port, (*FAST, "3.0"), "--rounds", "150", "--tiers", "0,0,1", *kept)
+        flags = ("--checkpoint-dir", str(tmp_path / "kept"), "--checkpoint-every", "10")
+        start(cluster, tmp_path, port, (*FAST, "3.0"), "--rounds", "150", "--tiers", "0,0,1", *flags)
         while len(rounds(tmp_path, 0)) < 20:
             assert cluster.processes["worker-0"].poll() is None, cluster.output("worker-0")
             time.sleep(0.05)
@@ -73,6 +73,6 @@ def test_tiered_run_goes_on_when_a_slow_worker_is_killed(tmp_path: Path) -> None
     assert newest["needs"] == [0, 1]
     with Cluster(tmp_path, 3, servers=2) as cluster:  # the slow worker goes on from the part that it has, if any
         port = cluster.start_state_server()
-        start(cluster, tmp_path, port, (*FAST, "0.05"), "--rounds", "155", "--tiers", "0,0,1", *kept, "--resume")
+        start(cluster, tmp_path, port, (*FAST, "0.05"), "--rounds", "155", "--tiers", "0,0,1", *flags, "--resume")
         cluster.finish()
     assert rounds(tmp_path, 0)[-1] == 155

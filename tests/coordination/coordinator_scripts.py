@@ -14,7 +14,7 @@ LINE = re.compile(
 )
 
 
-def begun(speeds: list[float], epsilon: float = 0.0, **options: int) -> Coordinator:
+def started_coordinator(speeds: list[float], epsilon: float = 0.0, **options: int) -> Coordinator:
     """A coordinator whose devices all began round 1 at time 0 and told their capability."""
     coordinator = Coordinator(len(speeds), epsilon, **options)
     for rank, speed in enumerate(speeds):

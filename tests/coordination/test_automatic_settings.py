@@ -25,8 +25,8 @@ START = AutomaticSettings(0.0, 1, "2bit")
 HALF = 0.5
 
 
-def chosen(exchanges, fastest=1.0, slowest=1.0, before=START, **more):
-    return choose(TierSettings((), (), HALF, compressions=BITS, **more), [fastest, slowest], exchanges, 2, before)
+def chosen(exchanges, fastest=1.0, slowest=1.0, before=START, **options):
+    return choose(TierSettings((), (), HALF, compressions=BITS, **options), [fastest, slowest], exchanges, 2, before)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_choose_is_never_far_from_the_best_group(paces, exchange, before):
         assert reached >= alone / (1 + config.AUTOMATIC_GAIN) * (1 - 1e-9)
 
 
-def begun(**settings):
+def started_coordinator(**settings):
     coordinator = Coordinator(2, 0.0, tiering=TierSettings((), (), HALF, **settings))
     for rank in (0, 1):
         coordinator.query(rank, 1, 0, 1.0, 0.0)
@@ -149,11 +149,11 @@ def play(coordinator, first, seconds):
 
 
 def test_coordinator_chooses_iterations_by_the_exchanges_that_it_is_told_of():
-    assert play(begun(), 1, {"2bit": 10.0})[-1] == (10, "")
+    assert play(started_coordinator(), 1, {"2bit": 10.0})[-1] == (10, "")
 
 
 def test_chosen_settings_survive_a_restart_of_the_state_server():
-    coordinator = begun(compressions=BITS)
+    coordinator = started_coordinator(compressions=BITS)
     play(coordinator, 1, {"fp16": 9.0, "4bit": 1.5, "2bit": 1.0})
     again = Coordinator.from_state(json.loads(json.dumps(coordinator.state())))
     assert again.state() == coordinator.state()
@@ -171,12 +171,12 @@ def test_settings_do_not_depend_on_workers_that_are_given_to_be_left_out():
 
 def test_coordinator_tries_finer_compressions_and_returns_from_one_that_is_too_long():
     seconds = {"fp16": 9.0, "4bit": 1.5, "2bit": 1.0}
-    decisions = play(begun(compressions=BITS), 1, seconds)
+    decisions = play(started_coordinator(compressions=BITS), 1, seconds)
     assert [compression for _, compression in decisions] == ["2bit", "4bit", "4bit", "fp16", "fp16", "4bit"]
 
 
 def test_coordinator_does_not_go_by_the_fast_link_of_the_worker_that_reports_first():
-    coordinator, seconds = begun(compressions=BITS), {"fp16": 40.0, "4bit": 10.0, "2bit": 5.0}
+    coordinator, seconds = started_coordinator(compressions=BITS), {"fp16": 40.0, "4bit": 10.0, "2bit": 5.0}
     compression, chosen_compressions = "2bit", []
     for round in range(2, 12):
         coordinator.reset(0, round, float(round), exchange=0.01)  # it is on the servers' host
@@ -189,7 +189,7 @@ def test_coordinator_does_not_go_by_the_fast_link_of_the_worker_that_reports_fir
 @pytest.mark.parametrize("bits", [{"a": 2.0, "b": 2.0}, {"a": 2.0, "b": 16.0}, {"a": float("inf")}])
 def test_coordinator_refuses_compressions_that_are_not_in_order(bits):
     with pytest.raises(InvalidError, match="compressions must have finite numbers of bits, the largest first"):
-        begun(compressions=bits)
+        started_coordinator(compressions=bits)
 
 
 def test_chooser_accepts_times_of_exchanges_of_any_size():

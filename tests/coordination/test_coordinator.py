@@ -1,7 +1,7 @@
 """The coordinator's decisions in scenarios worked out by hand."""
 
 import pytest
-from coordinator_scripts import begun, play
+from coordinator_scripts import play, started_coordinator
 
 from esync.coordination.coordinator import Coordinator
 
@@ -117,7 +117,7 @@ SCENARIOS = {
 
 @pytest.mark.parametrize(("speeds", "options", "script"), SCENARIOS.values(), ids=SCENARIOS)
 def test_coordinator_answers_as_worked_out_by_hand(speeds, options, script):
-    play(begun(speeds, **options), speeds, script)
+    play(started_coordinator(speeds, **options), speeds, script)
 
 
 #: As above, where not all devices have told their speed at the beginning.
@@ -153,7 +153,7 @@ def test_coordinator_reckons_with_devices_of_unknown_speed(speeds, script):
 
 
 def test_first_reset_of_a_round_clears_the_last_round():
-    job = begun([0.3, 1.0])
+    job = started_coordinator([0.3, 1.0])
     assert job.apply(0, 3, 0.3, now=0.9)
     assert job.apply(1, 1, 1.0, now=1.0)
     job.reset(1, 2, now=1.1, te=7.0)
@@ -167,7 +167,7 @@ def test_first_reset_of_a_round_clears_the_last_round():
 
 
 def test_capability_is_smoothed_over_iterations_and_the_trial_does_not_count():
-    job = begun([0.1, 30.0])  # a cold start took 30 s
+    job = started_coordinator([0.1, 30.0])  # a cold start took 30 s
     job.apply(1, 1, 1.0, now=1.0)
     assert record(job, 1)[2] == 1.0
     job.apply(1, 2, 3.0, now=4.0)
@@ -178,7 +178,7 @@ def test_capability_is_smoothed_over_iterations_and_the_trial_does_not_count():
 
 
 def test_repeated_query_changes_nothing():
-    job = begun([0.3, 1.0], epsilon=0.0)
+    job = started_coordinator([0.3, 1.0], epsilon=0.0)
     assert not job.apply(1, 0, 1.0, now=0.8)  # k = 0 again, 0.8 s later
     before = job.snapshot()
     assert not job.apply(0, 1, 0.3, now=0.3)
@@ -189,7 +189,7 @@ def test_repeated_query_changes_nothing():
 
 
 def test_overtaken_query_changes_nothing():
-    job = begun([0.3, 1.0])
+    job = started_coordinator([0.3, 1.0])
     job.apply(0, 2, 0.3, now=0.6)
     before = job.snapshot()
     assert not job.apply(0, 1, 0.3, now=0.95)

@@ -1,7 +1,7 @@
 """The coordinator when workers die: replaced in the middle of a round, or dropped."""
 
 import pytest
-from coordinator_scripts import begun, play
+from coordinator_scripts import play, started_coordinator
 
 from esync import config
 from esync.coordination.coordinator import ConflictError
@@ -9,7 +9,7 @@ from esync.coordination.coordinator import ConflictError
 
 def test_replacement_begins_the_round_anew_with_the_known_speed():
     speeds = [0.3, 1.0]
-    job = begun(speeds)
+    job = started_coordinator(speeds)
     play(
         job,
         speeds,
@@ -24,7 +24,7 @@ def test_replacement_begins_the_round_anew_with_the_known_speed():
 
 
 def test_replacement_may_open_the_next_round():
-    job = begun([0.3, 1.0])
+    job = started_coordinator([0.3, 1.0])
     job.reset(1, 2, now=2.0, rejoin=True)
     assert job.snapshot()["t"] == 2
     with pytest.raises(ConflictError):
@@ -34,7 +34,7 @@ def test_replacement_may_open_the_next_round():
 @pytest.mark.parametrize("dies", ["in its iteration", "after READY", "before its RESET"])
 def test_dead_slowest_device_lets_the_others_exchange_after_a_while(dies):
     """Then the servers notice the death and drop it, and the next RESET names the members."""
-    job = begun([0.3, 0.4, 1.0])
+    job = started_coordinator([0.3, 0.4, 1.0])
     start, round_ = 0.0, 1
     if dies == "after READY":
         assert job.apply(2, 1, 1.0, now=1.0)
@@ -69,4 +69,4 @@ def test_excluded_worker_counts_again_after_it_rejoins(again):
         2.8 s: 1 RESET 4 {again}
         3.1 s: 0 did 1: NOT READY
     """
-    play(begun([0.3, 1.0]), [0.3, 1.0], script)
+    play(started_coordinator([0.3, 1.0]), [0.3, 1.0], script)

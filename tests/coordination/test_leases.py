@@ -183,12 +183,12 @@ def test_leases_without_jitter_change_only_the_number_of_queries(speeds, epsilon
 @pytest.mark.parametrize("leases", [True, False])
 @settings(deadline=None, max_examples=100)
 @given(
-    others=st.lists(st.floats(0.02, 1.0), min_size=1, max_size=5),
+    other_speeds=st.lists(st.floats(0.02, 1.0), min_size=1, max_size=5),
     ratio=st.floats(1.6, 20.0),
     epsilon=st.floats(0.0, 0.1),
     factors=st.lists(st.sampled_from([0.8, 1.0, 1.2]) | st.floats(0.8, 1.2), min_size=1, max_size=60),
 )
-def test_leases_with_jitter_keep_waits_within_the_bound(leases, others, ratio, epsilon, factors):
+def test_leases_with_jitter_keep_waits_within_the_bound(leases, other_speeds, ratio, epsilon, factors):
     """Whatever ±20 % do to the iterations, in an order that is chosen to do harm.
 
     Algorithm 2 alone (leases=False) bounds the wait of a device by its own iteration, epsilon, what
@@ -196,14 +196,14 @@ def test_leases_with_jitter_keep_waits_within_the_bound(leases, others, ratio, e
     iterations at most, for it was thought to take 0.8 and took 1.2. Leases may add 5 % to that.
     """
     jitter, turn = 0.2, itertools.cycle(factors)
-    speeds = [*others, ratio * max(others)]  # who is the slowest never changes
+    speeds = [*other_speeds, ratio * max(other_speeds)]  # who is the slowest never changes
     cluster = VirtualCluster(
         Coordinator(len(speeds), epsilon), speeds, step=lambda rank, speed: speed * next(turn), leases=leases
     )
     for played in cluster.run(rounds=5):
         mispredicted = abs(played.ended - played.predicted)
         for speed, wait in zip(speeds, played.waits, strict=True):
-            bound = (1 + jitter) * speed + epsilon + mispredicted + 2 * jitter * max(others)
+            bound = (1 + jitter) * speed + epsilon + mispredicted + 2 * jitter * max(other_speeds)
             assert wait <= (1.05 if leases else 1.0) * bound + ROUNDING
 
 

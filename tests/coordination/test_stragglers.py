@@ -106,12 +106,12 @@ def test_policies_exclude_stragglers_or_switch_to_asynchronous():
 
 
 def feed(watch, count, slow=(), since=None):
-    told = since if since is not None else [0] * WORKERS
+    step_counts = since if since is not None else [0] * WORKERS
     for _ in range(count):
         for rank in range(WORKERS):
-            watch.record_steps(rank, told[rank], 1, STEP * (1 + 2 * (rank in slow)))
-            told[rank] += 1
-    return told
+            watch.record_steps(rank, step_counts[rank], 1, STEP * (1 + 2 * (rank in slow)))
+            step_counts[rank] += 1
+    return step_counts
 
 
 @pytest.mark.parametrize(
@@ -120,14 +120,14 @@ def feed(watch, count, slow=(), since=None):
 )
 def test_online_policy_restored_continues_as_if_uninterrupted(policy, during):
     watch = OnlinePolicy(WORKERS, OnlinePolicySettings(policy))
-    told = feed(watch, 33, slow=(1, 4))
+    step_counts = feed(watch, 33, slow=(1, 4))
     assert watch.directive == during
-    told = feed(watch, 7, since=told)
+    step_counts = feed(watch, 7, since=step_counts)
     other = OnlinePolicy.from_state(json.loads(json.dumps(watch.state())))
     assert other.directive == during
     for step in range(30):
-        before = list(told)
-        assert feed(watch, 1, since=told) == feed(other, 1, since=before)
+        before = list(step_counts)
+        assert feed(watch, 1, since=step_counts) == feed(other, 1, since=before)
         assert watch.directive == other.directive, step
     assert watch.directive == PolicyDirective()
     assert watch.state() == other.state()

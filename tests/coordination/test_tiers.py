@@ -92,7 +92,7 @@ def test_coordinator_with_tiers_that_do_not_fit_is_refused(settings, message):
         Coordinator(3, 0.0, tiering=settings)
 
 
-def begun(tiers=None, leave_out=(), paces=(1.0, 1.5, 10.0), iterations=1):
+def started_coordinator(tiers=None, leave_out=(), paces=(1.0, 1.5, 10.0), iterations=1):
     """A coordinator whose workers have all done one iteration, at second 0."""
     coordinator = Coordinator(len(paces), 0.0, iterations, tiering=TierSettings(tiers, leave_out))
     for rank, pace in enumerate(paces):
@@ -101,7 +101,7 @@ def begun(tiers=None, leave_out=(), paces=(1.0, 1.5, 10.0), iterations=1):
 
 
 def test_coordinator_ends_a_round_without_those_of_slower_tiers():
-    coordinator = begun()
+    coordinator = started_coordinator()
     assert coordinator.query(1, 1, 1, 1.5, 1.5).ready  # the slowest of the first tier has done its iteration
     slow = coordinator.query(2, 1, 1, 10.0, 10.0)
     assert (slow.tier, slow.ready) == (1, True)
@@ -111,7 +111,7 @@ def test_coordinator_ends_a_round_without_those_of_slower_tiers():
 
 
 def test_coordinator_takes_what_slower_tiers_say_rounds_later():
-    coordinator = begun()
+    coordinator = started_coordinator()
     coordinator.query(2, 1, 1, 10.0, 0.5)
     for round_ in range(2, 9):
         for rank in (0, 1):
@@ -122,7 +122,7 @@ def test_coordinator_takes_what_slower_tiers_say_rounds_later():
 
 
 def test_coordinator_has_a_fast_worker_of_a_slower_tier_fill_the_round():
-    coordinator = begun(tiers=(0, 0, 1), paces=(1.0, 1.5, 0.5), iterations=4)
+    coordinator = started_coordinator(tiers=(0, 0, 1), paces=(1.0, 1.5, 0.5), iterations=4)
     assert not coordinator.query(2, 1, 1, 0.5, 0.5).ready
     assert coordinator.query(2, 1, 11, 0.5, 5.8).ready  # the round lasts 6 s
 
@@ -134,7 +134,7 @@ def test_one_slow_exchange_does_not_keep_a_worker_of_a_slower_tier_away_for_long
 
 
 def test_coordinator_waits_for_a_worker_that_has_become_fast_when_it_says_so():
-    coordinator = begun()
+    coordinator = started_coordinator()
     assert coordinator.query(2, 1, 1, 10.0, 1.0).tier == 1
     for iteration in range(2, 20):
         answer = coordinator.query(2, 1, iteration, 1.0, iteration)
@@ -147,14 +147,14 @@ def test_coordinator_waits_for_a_worker_that_has_become_fast_when_it_says_so():
 
 
 def test_coordinator_promotes_the_next_tier_when_the_first_is_gone():
-    coordinator = begun(tiers=(0, 1, 2))
+    coordinator = started_coordinator(tiers=(0, 1, 2))
     assert [coordinator.query(rank, 1, 1, 1.0, 1.0).tier for rank in (1, 2)] == [1, 2]
     coordinator.reset(1, 2, 2.0, members=(1, 2), aside=True)
     assert [coordinator.query(rank, 2, 2, 1.0, 3.0).tier for rank in (1, 2)] == [0, 1]
 
 
 def test_coordinator_follows_slower_tiers_only_where_nobody_else_is_left():
-    coordinator = begun(tiers=(0, 1, 1))
+    coordinator = started_coordinator(tiers=(0, 1, 1))
     for rank in (1, 2):
         coordinator.query(rank, 1, 1, 1.5, 1.0)  # which tells them their tier
     coordinator.reset(1, 4, 2.0, aside=True)  # the messages of worker 0 are delayed
@@ -175,7 +175,7 @@ def test_ranking_of_nobody_goes_by_the_present_speeds_of_all():
 
 
 def test_coordinator_leaves_out_by_share_and_takes_back():
-    coordinator = begun(leave_out=None, paces=(1.0, 1.0, 1000.0))
+    coordinator = started_coordinator(leave_out=None, paces=(1.0, 1.0, 1000.0))
     assert coordinator.query(2, 1, 1, 1000.0, 1.0).left_out
     for iteration in range(2, 60):
         answer = coordinator.query(2, 1, iteration, 1.0, iteration)
@@ -216,7 +216,7 @@ def test_worker_that_trains_alone_ends_its_round_though_it_becomes_slower_in_it(
 
 @given(PACES.filter(lambda paces: len(paces) > 1))
 def test_division_survives_a_restart_of_the_state_server(paces):
-    coordinator = begun(leave_out=None, paces=tuple(paces.values()))
+    coordinator = started_coordinator(leave_out=None, paces=tuple(paces.values()))
     for rank, pace in enumerate(paces.values()):
         coordinator.query(rank, 1, 1, pace, 1.0)
     again = Coordinator.from_state(json.loads(json.dumps(coordinator.state())))
@@ -228,7 +228,7 @@ def test_division_survives_a_restart_of_the_state_server(paces):
 
 
 def test_coordinator_calls_a_worker_of_a_slower_tier_when_no_round_begins_any_more():
-    job = begun(tiers=(0, 0, 1), paces=(1.0, 1.0, 1.5), iterations=10)
+    job = started_coordinator(tiers=(0, 0, 1), paces=(1.0, 1.0, 1.5), iterations=10)
     job.query(2, 1, 1, 1.5, 1.5)
     for rank in (0, 1):
         assert job.query(rank, 1, 10, 1.0, 10.0).ready  # and the run is over: nobody begins round 2
@@ -238,4 +238,4 @@ def test_coordinator_calls_a_worker_of_a_slower_tier_when_no_round_begins_any_mo
 
 def test_coordinator_with_tiers_refuses_the_published_question():
     with pytest.raises(ConflictError, match="mode tiered"):
-        begun(tiers=(0, 0, 1)).apply(2, 1, 1.0, 1.0)
+        started_coordinator(tiers=(0, 0, 1)).apply(2, 1, 1.0, 1.0)

@@ -107,10 +107,10 @@ def server(start_process):
     for number in range(1, 7):
         for job in jobs.values():
             for rank in range(2):
-                told = report(rank, number, seconds=0.4, compute=0.3, wait=0.05, exchange=0.05)
+                body = report(rank, number, seconds=0.4, compute=0.3, wait=0.05, exchange=0.05)
                 if rank == 0:
-                    told |= {"accuracy": 0.1 * number, "accuracy_round": number}
-                assert post(f"{job}/report", told)[0] == 200
+                    body |= {"accuracy": 0.1 * number, "accuracy_round": number}
+                assert post(f"{job}/report", body)[0] == 200
         time.sleep(0.1)
     for name in ("first", "second"):
         assert post(f"{jobs[name]}/end", {"reason": "done after 6 rounds"})[0] == 200

@@ -124,10 +124,10 @@ def test_dashboard_shows_another_metric_by_its_name(page, photograph, start_proc
     jobs = {name: begin(server.url, name, speeds=[0.1, 0.4]) for name in ("language", "images", "photographs")}
     for number in range(1, 7):
         for name, job in jobs.items():
-            told = report(0, number, accuracy=0.1 * number, accuracy_round=number)
+            body = report(0, number, accuracy=0.1 * number, accuracy_round=number)
             if name == "language":
-                told |= {"accuracy": 120.0 - 11.125 * number, "metric": "perplexity", "goal": "min"}
-            assert post(f"{job}/report", told)[0] == 200
+                body |= {"accuracy": 120.0 - 11.125 * number, "metric": "perplexity", "goal": "min"}
+            assert post(f"{job}/report", body)[0] == 200
         time.sleep(0.2)
     assert post(f"{jobs['images']}/end", {"reason": "done"})[0] == 200
     page.goto(server.url + "/dashboard/")

@@ -24,9 +24,9 @@ pytestmark = pytest.mark.timeout(300)
 @pytest.fixture
 def asked(page) -> list[str]:
     """Addresses that the page has asked for."""
-    found: list[str] = []
-    page.context.on("request", lambda request: found.append(request.url))
-    return found
+    addresses: list[str] = []
+    page.context.on("request", lambda request: addresses.append(request.url))
+    return addresses
 
 
 @pytest.fixture
@@ -82,10 +82,10 @@ def test_report_timeline_names_the_round_under_the_pointer(page, six_runs):
     plot.scroll_into_view_if_needed()
     box = plot.bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 15)
-    told = timeline.locator(".readout").inner_text()
-    assert "one gpu0" in told
-    assert "rounds" in told
-    assert "computing" in told
+    readout = timeline.locator(".readout").inner_text()
+    assert "one gpu0" in readout
+    assert "rounds" in readout
+    assert "computing" in readout
 
 
 def test_report_tables_beside_charts_have_their_values(page, six_runs):
@@ -150,10 +150,10 @@ def finished(server, *names: str, headers: dict[str, str] | None = None) -> None
         assert post(job, {"num_workers": 2, "epsilon": 0.02}, **(headers or {}))[0] == 200
         for number in range(1, 7):
             for rank in range(2):
-                told = report(rank, number, seconds=0.4, compute=0.3, wait=0.05, exchange=0.05, device=f"gpu{rank}")
+                body = report(rank, number, seconds=0.4, compute=0.3, wait=0.05, exchange=0.05, device=f"gpu{rank}")
                 if rank == 0:
-                    told |= {"accuracy": 0.1 * number, "accuracy_round": number}
-                assert post(f"{job}/report", told, **(headers or {}))[0] == 200
+                    body |= {"accuracy": 0.1 * number, "accuracy_round": number}
+                assert post(f"{job}/report", body, **(headers or {}))[0] == 200
             time.sleep(0.05)
         assert post(f"{job}/end", {"reason": "done after 6 rounds"}, **(headers or {}))[0] == 200
 

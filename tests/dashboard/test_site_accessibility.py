@@ -51,13 +51,13 @@ def search(page, words: str) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_site_pages_violate_no_guideline(page, address, scheme):
     page.emulate_media(color_scheme=scheme)
-    found = {}
+    results = {}
     for place in PAGES:
         page.goto(address + place)
         assert page.evaluate("document.body.dataset.mdColorScheme") == {"light": "default", "dark": "slate"}[scheme]
         assert page.evaluate("document.documentElement.lang") == "en"
-        found[place] = violations(page)
-    assert {place: each for place, each in found.items() if each} == {}
+        results[place] = violations(page)
+    assert {place: result for place, result in results.items() if result} == {}
     assert page.complaints == []
 
 

@@ -60,9 +60,9 @@ def test_batches_order_depends_on_seed_and_epoch_only():
     share = np.arange(100)
     epochs = numbers(Batches(IMAGES, NUMBERS, share, 100, seed=0), 3)
     assert epochs == numbers(Batches(IMAGES, NUMBERS, share, 100, seed=0), 3)
-    others = numbers(Batches(IMAGES, NUMBERS, share, 100, seed=1), 3)
+    other_epochs = numbers(Batches(IMAGES, NUMBERS, share, 100, seed=1), 3)
     ranks = [numbers(Batches(IMAGES, NUMBERS, share, 100, seed=(0, rank)), 1)[0] for rank in (1, 2)]
-    orders = [*epochs, *others, *ranks]
+    orders = [*epochs, *other_epochs, *ranks]
     assert len({tuple(order) for order in orders}) == len(orders)
 
 

@@ -77,9 +77,9 @@ def test_fetch_cifar_replaces_only_broken_files(tmp_path, mirror):
 
 
 def test_fetch_cifar_archive_without_expected_file_is_refused(tmp_path, mirror):
-    more = dataclasses.replace(ENTRY, test=(dataclasses.replace(ENTRY.test[0], name="other.bin"),))
+    entry = dataclasses.replace(ENTRY, test=(dataclasses.replace(ENTRY.test[0], name="other.bin"),))
     with pytest.raises(DataError, match=r"holds no other\.bin"):
-        get(tmp_path / "data", mirror, more)
+        get(tmp_path / "data", mirror, entry)
     (tmp_path / "tiny.tar.gz").write_bytes(b"nonsense")
     with pytest.raises(DataError, match="not a complete archive"):
         get(tmp_path / "again", mirror)

@@ -72,7 +72,7 @@ def test_fetch_with_transient_errors_retries(tmp_path, mirror, monkeypatch, caps
     assert_whole(folder)
     assert mirror.requests.count(IMAGES) == len(TROUBLE) + 1
     out = capsys.readouterr().out
-    assert all(said in out for said in TROUBLE.values())
+    assert all(message in out for message in TROUBLE.values())
     assert "complete in" in out
 
 
@@ -124,13 +124,13 @@ def test_fetch_that_is_killed_leaves_no_file_that_looks_complete(tmp_path, mirro
         time.sleep(0.01)
     process.send_signal(number)
     _, errors = process.communicate(timeout=120)
-    left = {path.name for path in folder.iterdir()}
+    names = {path.name for path in folder.iterdir()}
     if number == signal.SIGKILL:
         assert process.returncode == -number
-        assert left == {IMAGES, leftovers(folder / LABELS)[0].name}
+        assert names == {IMAGES, leftovers(folder / LABELS)[0].name}
     else:
         assert process.returncode == 1
-        assert left == {IMAGES}
+        assert names == {IMAGES}
         assert errors.startswith("interrupted")
     with pytest.raises(DataError, match=f"{LABELS}: no such file"):
         load(ENTRY.name, tmp_path)

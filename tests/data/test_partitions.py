@@ -199,6 +199,6 @@ def test_share_of_resting_workers_is_held_by_the_others_and_by_themselves(spec):
     for rank in (4, 5):
         assert np.array_equal(shares[rank], dealt.shares[rank])
     # Rank 3 is gone besides: its share, too, is dealt to those that are left.
-    left = [share_of(rank, dealt, (0, 1, 2, 4, 5), (4, 5), 3) for rank in range(3)]
-    assert np.array_equal(np.sort(np.concatenate(left)), np.arange(600))
+    remaining_shares = [share_of(rank, dealt, (0, 1, 2, 4, 5), (4, 5), 3) for rank in range(3)]
+    assert np.array_equal(np.sort(np.concatenate(remaining_shares)), np.arange(600))
     assert np.array_equal(share_of(2, dealt, range(6), (), 3), dealt.shares[2])

@@ -28,8 +28,8 @@ Y = np.arange(30) % 3
 
 
 def write_npz(folder: Path, **arrays: np.ndarray) -> str:
-    whole = {"x_train": X, "y_train": Y, "x_test": X[:6], "y_test": Y[:6], **arrays}
-    np.savez(folder / "d.npz", **{name: array for name, array in whole.items() if array is not None})
+    all_arrays = {"x_train": X, "y_train": Y, "x_test": X[:6], "y_test": Y[:6], **arrays}
+    np.savez(folder / "d.npz", **{name: array for name, array in all_arrays.items() if array is not None})
     return f"npz:{folder / 'd.npz'}"
 
 
@@ -111,9 +111,9 @@ def test_npz_without_test_set_sets_every_tenth_sample_of_a_class_aside(tmp_path)
     ],
 )
 def test_npz_with_unusable_arrays_is_refused(tmp_path, arrays, message):
-    said = refused(write_npz(tmp_path, **arrays))
-    assert said.startswith(str(tmp_path / "d.npz"))
-    assert message in said
+    error = refused(write_npz(tmp_path, **arrays))
+    assert error.startswith(str(tmp_path / "d.npz"))
+    assert message in error
 
 
 def test_npz_that_is_truncated_is_refused(tmp_path):
@@ -135,10 +135,10 @@ def test_data_larger_than_memory_are_refused_with_sizes(tmp_path, monkeypatch, k
     write_folder(tmp_path / "d")
     write_rec(tmp_path / "d.rec")
     monkeypatch.setattr(user_arrays, "_available_memory", lambda: 1000.0)
-    said = refused({"npz": "npz:d.npz", "folder": "folder:d", "rec": "rec:d"}[kind], tmp_path)
-    assert "would take" in said
-    assert "GB of memory, and 1e-06 GB are free" in said
-    assert str(tmp_path / "d") in said
+    error = refused({"npz": "npz:d.npz", "folder": "folder:d", "rec": "rec:d"}[kind], tmp_path)
+    assert "would take" in error
+    assert "GB of memory, and 1e-06 GB are free" in error
+    assert str(tmp_path / "d") in error
 
 
 # --- folder ---------------------------------------------------------------------------------------
@@ -176,8 +176,8 @@ def test_folder_of_grey_images_stays_grey_unless_one_has_colours(tmp_path):
     np.testing.assert_array_equal(data.train_images[11], pixels(1, 5).transpose(2, 0, 1))
     Image.open(tmp_path / "train" / "dog" / "005.png").convert("L").save(tmp_path / "train" / "dog" / "005.png")
     save(tmp_path / "test" / "owl" / "001.png", pixels(1, 5))
-    said = refused(f"folder:{tmp_path}")
-    assert f"{tmp_path}/test/owl/001.png: an image with colours; expected a grey one" in said
+    error = refused(f"folder:{tmp_path}")
+    assert f"{tmp_path}/test/owl/001.png: an image with colours; expected a grey one" in error
 
 
 def test_folder_with_files_that_are_no_images_warns_and_leaves_them_out(tmp_path, caplog):
@@ -232,9 +232,9 @@ def spoil_folder(folder: Path, how: str) -> None:
 def test_folder_that_cannot_be_used_is_refused(tmp_path, how, message, monkeypatch):
     monkeypatch.setattr("PIL.ImageFile.LOAD_TRUNCATED_IMAGES", True)  # as where gluoncv was imported
     spoil_folder(write_folder(tmp_path), how)
-    said = refused(f"folder:{tmp_path}")
-    assert said.startswith(f"{tmp_path}/")
-    assert message in said
+    error = refused(f"folder:{tmp_path}")
+    assert error.startswith(f"{tmp_path}/")
+    assert message in error
 
 
 def test_folder_that_is_not_there_is_refused(tmp_path):

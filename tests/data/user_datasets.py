@@ -48,8 +48,8 @@ def record(content: bytes) -> bytes:
 
 def write_rec(path: Path, count: int = 4, label: float | None = None) -> Path:
     contents = [
-        struct.pack("<IfQQ", 0, each % 3 if label is None else label, each, 0) + encoded(pixels(each % 3, each))
-        for each in range(3 * count)
+        struct.pack("<IfQQ", 0, index % 3 if label is None else label, index, 0) + encoded(pixels(index % 3, index))
+        for index in range(3 * count)
     ]
     path.write_bytes(b"".join(map(record, contents)))
     return path

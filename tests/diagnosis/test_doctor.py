@@ -39,16 +39,16 @@ def without(names: list[str], *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def findings(result: subprocess.CompletedProcess[str]) -> dict[str, dict[str, str]]:
-    return {each["check"]: each for each in json.loads(result.stdout)["findings"]}
+    return {finding["check"]: finding for finding in json.loads(result.stdout)["findings"]}
 
 
 def test_doctor_on_this_machine_finds_every_part():
     result = doctor("--json")
-    found = findings(result)
-    assert result.returncode == int(any(each["status"] == "problem" for each in found.values()))
-    assert found["Python"]["status"] == found["MXNet"]["status"] == found["gluoncv"]["status"] == "ok"
-    assert found["MXNet"]["found"].startswith("1.9.1")
-    assert {"system", "packages", "NumPy", "processes", "shared memory", "open files", "ports", "GPU"} <= found.keys()
+    checks = findings(result)
+    assert result.returncode == int(any(finding["status"] == "problem" for finding in checks.values()))
+    assert checks["Python"]["status"] == checks["MXNet"]["status"] == checks["gluoncv"]["status"] == "ok"
+    assert checks["MXNet"]["found"].startswith("1.9.1")
+    assert {"system", "packages", "NumPy", "processes", "shared memory", "open files", "ports", "GPU"} <= checks.keys()
 
 
 def test_doctor_without_mxnet_says_how_to_install_it():
@@ -80,9 +80,9 @@ def test_doctor_with_few_open_files_warns_and_says_what_to_do():
     result = subprocess.run(
         ["bash", "-c", limited], capture_output=True, text=True, timeout=60, env=child.environment()
     )
-    found = findings(result)["open files"]
-    assert (found["status"], found["found"]) == ("warning", "256 in one process")
-    assert "ulimit -n 1024" in found["remedy"]
+    finding = findings(result)["open files"]
+    assert (finding["status"], finding["found"]) == ("warning", "256 in one process")
+    assert "ulimit -n 1024" in finding["remedy"]
 
 
 def test_doctor_with_wrong_description_names_file_and_line(tmp_path):
