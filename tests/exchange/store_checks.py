@@ -144,8 +144,8 @@ def mean_step(before: Mapping[str, np.ndarray], sequence: int) -> dict[str, np.n
 
 
 def assert_same(held: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> None:
-    assert {name: each.tobytes() for name, each in held.items()} == {
-        name: each.tobytes() for name, each in expected.items()
+    assert {name: array.tobytes() for name, array in held.items()} == {
+        name: array.tobytes() for name, array in expected.items()
     }
 
 
@@ -206,7 +206,7 @@ def check_waiting_beside(worker: Worker, expected: Mapping[str, np.ndarray]) -> 
     task = store.spawn(lambda: answers.append(store.await_acknowledged(2, worker.look)))
     task.wait()
     assert task.done()
-    assert [each.round for each in answers[0]] == [2] * store.servers
+    assert [status.round for status in answers[0]] == [2] * store.servers
 
     def refuse(status: Status) -> None:
         raise ArithmeticError(f"round {status.round}")
@@ -224,17 +224,17 @@ def check_own_keys(worker: Worker) -> None:
 
     Released buffers must be available again.
     """
-    store, own = worker.store, worker.store.rank + 1
-    plan = worker.places(own)
-    worker.fill(values(7, store.rank), wire.NOTHING, own)
+    store, channel = worker.store, worker.store.rank + 1
+    plan = worker.places(channel)
+    worker.fill(values(7, store.rank), wire.NOTHING, channel)
     store.open(plan)
-    assert_same(worker.fetched(own), values(7, store.rank))
+    assert_same(worker.fetched(channel), values(7, store.rank))
     store.release([key for part in plan for key, _ in part])
-    worker.fill(values(8, store.rank), wire.NOTHING, own)
+    worker.fill(values(8, store.rank), wire.NOTHING, channel)
     for server, places in enumerate(plan):
         store.send(server, places, worker.message(wire.NOTHING))
     store.flush()
-    assert_same(worker.fetched(own), values(8, store.rank))
+    assert_same(worker.fetched(channel), values(8, store.rank))
 
 
 def check_a_key_and_its_size(worker: Worker) -> None:
@@ -291,12 +291,12 @@ def payload_of(kind: str, number: int, rank: int) -> Payload:
         sent = {name: np.zeros(size, np.float32) for name, size in SIZES.items()}
     # What is used at once and comes back to all is as the next ones have left it when it is
     # fetched.
-    wanted = None if specification.synchronous else (WEIGHTS,)
+    vectors = None if specification.synchronous else (WEIGHTS,)
     if not specification.sparse:
-        return Payload(sources(sent), 1, 0.25, wanted=wanted)
+        return Payload(sources(sent), 1, 0.25, wanted=vectors)
     weights = sent.pop(WEIGHTS)
     places = np.flatnonzero(weights > 0)
-    return Payload(sources(sent), 1, 0.25, wanted=wanted, step=(places, weights[places]))
+    return Payload(sources(sent), 1, 0.25, wanted=vectors, step=(places, weights[places]))
 
 
 def comparable(kind: str) -> tuple[range, list[str]]:

@@ -29,18 +29,18 @@ def step(turn: int) -> Step:
 def test_blockwise_rule_gives_the_same_bits_as_the_rule_on_the_whole(name: str) -> None:
     rule = make_rule(name, {})
     expected, state = noise(0), None
-    weights, kept = noise(0), None
+    weights, block_state = noise(0), None
     for turn in range(5):
         sums = noise(turn, 2) * 3
         expected, state = rule(expected, sums / np.float32(3), state, step(turn))
-        blockwise = BlockwiseRule(rule, kept)
+        blockwise = BlockwiseRule(rule, block_state)
         blockwise.run(weights, sums, step(turn), divisor=3)
-        kept = blockwise.state
+        block_state = blockwise.state
         assert weights.tobytes() == expected.tobytes()
-        assert len(split_state(kept)) == len(split_state(state))
-        for own, other in zip(split_state(kept), split_state(state), strict=True):
-            assert (own is None) == (other is None)
-            assert own is None or own.tobytes() == other.tobytes()
+        assert len(split_state(block_state)) == len(split_state(state))
+        for actual, other in zip(split_state(block_state), split_state(state), strict=True):
+            assert (actual is None) == (other is None)
+            assert actual is None or actual.tobytes() == other.tobytes()
 
 
 def test_blockwise_rule_keeps_state_that_is_an_input_or_no_array() -> None:
@@ -54,7 +54,7 @@ def test_blockwise_rule_keeps_state_that_is_an_input_or_no_array() -> None:
     for turn in range(3):
         blockwise.run(weights, noise(turn, 1), Step(1.0))
         expected, state = remembering(expected, noise(turn, 1), state, Step(1.0))
-        for own, other in zip(blockwise.state, state, strict=True):
-            assert np.array_equal(own, other)
+        for actual, other in zip(blockwise.state, state, strict=True):
+            assert np.array_equal(actual, other)
         assert np.array_equal(weights, expected)
     assert blockwise.state[3] == 3

@@ -33,7 +33,7 @@ def members_in_the_end(
 ) -> tuple[int, ...]:
     """Two workers and three rounds; after the first, worker 1 computes for long or stands still."""
     cluster = MemoryCluster(2, random.Random(1).randrange, 2, bucket_elements=4, lease=LEASE, patience=patience)
-    found: list[tuple[int, ...]] = []
+    members: list[tuple[int, ...]] = []
 
     def work(store: MemoryStore) -> None:
         store.__class__ = store_type
@@ -46,14 +46,14 @@ def members_in_the_end(
                 cluster.suspended |= {store.nonce} if stops else set()
                 store.sleep(pause)
         if store.rank == 0:
-            found.append(result.members)
+            members.append(result.members)
         exchange.close()
 
     for rank in range(2):
         cluster.start(rank, work)
     with contextlib.suppress(SlotLostError):
         cluster.run()
-    return found[0] if found else ()
+    return members[0] if members else ()
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_worker_without_a_lease_sends_no_heartbeats() -> None:
         exchange.join(SIZES, Limits(rounds=2), {})
         before = len(cluster.history)
         store.sleep(LONG)
-        sent.extend(each for each in cluster.history[before:] if "array" in each)
+        sent.extend(event for event in cluster.history[before:] if "array" in event)
 
     cluster.start(0, work)
     cluster.run()

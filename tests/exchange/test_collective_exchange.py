@@ -133,8 +133,8 @@ def test_collective_round_with_different_rates_ends_on_all_ranks(overlap: bool) 
 
     outcomes = run(3, body, overlap=overlap)
     assert outcomes[0] == outcomes[1] == outcomes[2]
-    said, untouched = outcomes[0]
-    assert said.startswith("worker 1 committed learning rate 0.5, but worker 0 0.1 to round 2")
+    message, untouched = outcomes[0]
+    assert message.startswith("worker 1 committed learning rate 0.5, but worker 0 0.1 to round 2")
     assert untouched
 
 
@@ -164,10 +164,10 @@ def test_collective_overlapped_exchange_gives_the_same_bits() -> None:
     def body(exchange: CollectiveExchange) -> Any:
         model = met(exchange, Limits(rounds=4))
         for number in range(1, 5):
-            begun = model.weights.copy()
+            before = model.weights.copy()
             pending = exchange.start(payload(exchange.rank, number, momentum=0.9), model)
             assert done_in_time(pending, exchange.heartbeat)
-            assert np.array_equal(model.weights, begun)  # puts nothing into place unasked
+            assert np.array_equal(model.weights, before)  # puts nothing into place unasked
             result = pending.result()
         exchange.close()
         return result.round, result.finished, model.weights.tobytes(), model.vectors[STATISTICS].tobytes()
@@ -194,7 +194,9 @@ def test_collective_abort_reaches_all_workers_with_its_reason(overlap: bool) -> 
 
     outcomes = run(3, body, overlap=overlap)
     assert outcomes[1] is None
-    assert all(isinstance(each, JobAbortedError) and "out of luck" in str(each) for each in (outcomes[0], outcomes[2]))
+    assert all(
+        isinstance(outcome, JobAbortedError) and "out of luck" in str(outcome) for outcome in (outcomes[0], outcomes[2])
+    )
 
 
 def test_collective_left_during_overlapped_exchange_leaves_no_thread() -> None:
@@ -281,15 +283,15 @@ def test_collective_mean_keeps_frozen_statistics_bit_for_bit() -> None:
 
     def body(exchange: CollectiveExchange) -> Any:
         model = met(exchange, Limits(rounds=20))
-        begun, finished, number = model.vectors[STATISTICS].copy(), False, 0
+        initial, finished, number = model.vectors[STATISTICS].copy(), False, 0
         while not finished:
             number += 1
             sent = np.append(model.vectors[STATISTICS][:-1], np.float32(number))
             vectors = {WEIGHTS: noise(exchange.rank, number), STATISTICS: sent}
             finished = exchange.start(Payload(sources(vectors), samples[exchange.rank], 0.1), model).wait().finished
         exchange.close()
-        return begun, model.vectors[STATISTICS]
+        return initial, model.vectors[STATISTICS]
 
-    for begun, statistics in run(len(samples), body, weighting="samples"):
+    for initial, statistics in run(len(samples), body, weighting="samples"):
         assert statistics[-1] == pytest.approx(20)
-        assert statistics[:-1].tobytes() == begun[:-1].tobytes()
+        assert statistics[:-1].tobytes() == initial[:-1].tobytes()

@@ -32,8 +32,8 @@ def handshake() -> Handshake:
 def changed(handshake: Handshake, **change: Any) -> Handshake:
     """The same handshake with other fields, its own or its specification's."""
     asked = {name: value for name, value in change.items() if name in Specification.__dataclass_fields__}
-    own = {name: value for name, value in change.items() if name not in asked}
-    return replace(handshake, specification=replace(handshake.specification, **asked), **own)
+    fields = {name: value for name, value in change.items() if name not in asked}
+    return replace(handshake, specification=replace(handshake.specification, **asked), **fields)
 
 
 def test_handshake_decoded_equals_the_encoded_one(handshake):
@@ -46,7 +46,7 @@ def test_handshake_differences_ignore_what_belongs_to_the_process(handshake):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "beginnings"),
     [
         ({"sizes": {WEIGHTS: 101, STATISTICS: 10}}, ["weights 101 instead of 100"]),
         ({"rule": "sgd", "options": {}}, ["options {} instead of", "rule sgd instead of delay_compensated_sgd"]),
@@ -65,10 +65,10 @@ def test_handshake_differences_ignore_what_belongs_to_the_process(handshake):
         ({"agreement": {"network": "lenet", "seed": 0, "size": 5}}, ["size 5 instead of nothing"]),
     ],
 )
-def test_handshake_differences_name_each_mismatch(handshake, change, said):
+def test_handshake_differences_name_each_mismatch(handshake, change, beginnings):
     differences = handshake.differences(changed(handshake, **change))
-    assert len(differences) == len(said)
-    for difference, beginning in zip(differences, said, strict=True):
+    assert len(differences) == len(beginnings)
+    for difference, beginning in zip(differences, beginnings, strict=True):
         assert difference.startswith(beginning)
 
 
@@ -125,12 +125,12 @@ def test_handshake_notice_names_workers_that_draw_the_same_random_numbers(handsh
     alike = {rank: seeded(rank, "a0" if rank == 0 else "a", f"b{rank}") for rank in range(3)}
     assert notice(alike[0], alike).startswith("workers 1, 2 begin with the same random numbers (NumPy's): ")
     many = {rank: seeded(rank, "a", "b") for rank in range(500)}
-    said = notice(many[0], many)
+    message = notice(many[0], many)
     assert (
         "workers 0, 1, 2, 3, 4, 5, 6, 7, 8 and 491 more begin with the same random numbers (NumPy's and Python's)"
-        in said
+        in message
     )
-    assert len(said.encode()) <= wire.TEXT_BYTES
+    assert len(message.encode()) <= wire.TEXT_BYTES
 
 
 def test_handshake_vector_without_size_or_rule_is_refused(handshake):
@@ -143,10 +143,10 @@ def test_handshake_vector_without_size_or_rule_is_refused(handshake):
 def test_specification_replaces_statistics_by_their_mean_by_default():
     plain = Specification("sgd", True)
     assert list(plain.vectors.items()) == [(WEIGHTS, "sgd"), (STATISTICS, "mean")]
-    more = Specification("sgd", True, vectors={"control": "add_mean_update"})
-    assert list(more.vectors.items()) == [(WEIGHTS, "sgd"), (STATISTICS, "mean"), ("control", "add_mean_update")]
-    assert replace(more, rule="add_mean_update").vectors[WEIGHTS] == "add_mean_update"
-    assert [more.rules()[name] for name in (STATISTICS, "control")] == [replace_by_mean, add_mean_update]
+    spec = Specification("sgd", True, vectors={"control": "add_mean_update"})
+    assert list(spec.vectors.items()) == [(WEIGHTS, "sgd"), (STATISTICS, "mean"), ("control", "add_mean_update")]
+    assert replace(spec, rule="add_mean_update").vectors[WEIGHTS] == "add_mean_update"
+    assert [spec.rules()[name] for name in (STATISTICS, "control")] == [replace_by_mean, add_mean_update]
 
 
 def test_specification_gives_private_channels_to_weights_only():
@@ -156,7 +156,7 @@ def test_specification_gives_private_channels_to_weights_only():
 
 
 @pytest.mark.parametrize(
-    ("part", "field", "value", "said"),
+    ("part", "field", "value", "message"),
     [
         (None, "colour", "blue", "colour"),
         (None, "slots", None, "slots"),
@@ -170,10 +170,10 @@ def test_specification_gives_private_channels_to_weights_only():
         ("limits", "rounds", "7", "rounds is '7', but should be float"),
     ],
 )
-def test_handshake_decode_with_wrong_field_is_refused(handshake, part, field, value, said):
+def test_handshake_decode_with_wrong_field_is_refused(handshake, part, field, value, message):
     fields = asdict(handshake)
     (fields[part] if part else fields)[field] = value
     if value is None:
         del fields[field]
-    with pytest.raises(ValueError, match=f"not a handshake of a worker of this version: .*{said}"):
+    with pytest.raises(ValueError, match=f"not a handshake of a worker of this version: .*{message}"):
         Handshake.decode(json.dumps(fields))

@@ -27,9 +27,11 @@ HOSTS = ((0, 1), (2,))
 RATE, ROUNDS = 0.25, 6
 
 
-def started(kind: str, hosts: Sequence[Sequence[int]], kept: Kept | None = None, workers: int = 3) -> MemoryExchanges:
+def started(
+    kind: str, hosts: Sequence[Sequence[int]], checkpoint: Kept | None = None, workers: int = 3
+) -> MemoryExchanges:
     asked = Specification("add_mean_update", True, compression=kind, tensors=[2000, SIZE - 2000])
-    return MemoryExchanges(asked, workers, values_of(0, 0, 1.0), 2, 400, kept=kept, hosts=hosts)
+    return MemoryExchanges(asked, workers, values_of(0, 0, 1.0), 2, 400, kept=checkpoint, hosts=hosts)
 
 
 def values_of(rank: int, number: int, scale: float = 0.01) -> np.ndarray:
@@ -59,7 +61,7 @@ def owed(side: MemoryExchanges, hosts: Sequence[Sequence[int]]) -> np.ndarray:
     return total / len(side.workers)
 
 
-def given(workers: int, *numbers: int) -> np.ndarray:
+def lossless_weights(workers: int, *numbers: int) -> np.ndarray:
     """What servers would have if nothing was lost on the way."""
     updates = [np.mean([values_of(rank, number) for rank in range(workers)], axis=0) for number in numbers]
     return np.asarray(values_of(0, 0, 1.0) + np.sum(updates, axis=0, dtype=np.float64))
@@ -67,16 +69,16 @@ def given(workers: int, *numbers: int) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", LOSSY)
 def test_hosts_resume_from_checkpoint_bit_for_bit(kind: str) -> None:
-    whole = started(kind, HOSTS)
-    rounds(whole, 1, 2, 3)
-    kept = whole.checkpoint()
-    assert [sorted(each.get(WEIGHTS, {})) for each in kept.unsent] == [["host", "ranks"], [], ["rest"]]
-    assert np.any(kept.unsent[0][WEIGHTS]["host"])
-    resumed = started(kind, HOSTS, kept)
-    for side in (whole, resumed):
+    reference = started(kind, HOSTS)
+    rounds(reference, 1, 2, 3)
+    checkpoint = reference.checkpoint()
+    assert [sorted(unsent.get(WEIGHTS, {})) for unsent in checkpoint.unsent] == [["host", "ranks"], [], ["rest"]]
+    assert np.any(checkpoint.unsent[0][WEIGHTS]["host"])
+    resumed = started(kind, HOSTS, checkpoint)
+    for side in (reference, resumed):
         rounds(side, 4, 5, 6)
-    assert exact(resumed).tobytes() == exact(whole).tobytes()
-    for mine, other in zip(resumed.workers, whole.workers, strict=True):
+    assert exact(resumed).tobytes() == exact(reference).tobytes()
+    for mine, other in zip(resumed.workers, reference.workers, strict=True):
         assert mine.weights.tobytes() == other.weights.tobytes()
 
 
@@ -84,13 +86,15 @@ def test_hosts_resume_from_checkpoint_bit_for_bit(kind: str) -> None:
 def test_hosts_that_resume_a_checkpoint_without_hosts_lose_no_residual(kind: str) -> None:
     alone = started(kind, ())
     rounds(alone, 1, 2)
-    kept = alone.checkpoint()
-    assert all(np.any(each[WEIGHTS]["rest"]) for each in kept.unsent)
-    together = started(kind, HOSTS, kept)
-    np.testing.assert_allclose(exact(together) + owed(together, HOSTS), given(3, 1, 2), rtol=1e-5, atol=1e-6)
+    checkpoint = alone.checkpoint()
+    assert all(np.any(unsent[WEIGHTS]["rest"]) for unsent in checkpoint.unsent)
+    together = started(kind, HOSTS, checkpoint)
+    np.testing.assert_allclose(exact(together) + owed(together, HOSTS), lossless_weights(3, 1, 2), rtol=1e-5, atol=1e-6)
     rounds(together, 3, 4)
-    assert [sorted(each.get(WEIGHTS, {})) for each in together.unsent()] == [["host", "ranks"], [], ["rest"]]
-    np.testing.assert_allclose(exact(together) + owed(together, HOSTS), given(3, 1, 2, 3, 4), rtol=1e-5, atol=1e-6)
+    assert [sorted(unsent.get(WEIGHTS, {})) for unsent in together.unsent()] == [["host", "ranks"], [], ["rest"]]
+    np.testing.assert_allclose(
+        exact(together) + owed(together, HOSTS), lossless_weights(3, 1, 2, 3, 4), rtol=1e-5, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("hosts", [(), HOSTS])
@@ -112,13 +116,15 @@ def test_compression_that_payloads_choose_changes_from_round_to_round_and_loses_
             assert len({worker.weights.tobytes() for worker in side.workers}) == 1
             assert side.workers[0].result.scalars["compression"] == max(map(list(COMPRESSIONS).index, compressions))
 
-    whole = started("auto", hosts)
-    exchange(whole, 1)
-    np.testing.assert_allclose(exact(whole) + owed(whole, hosts), given(3, 1, 2, 3, 4), rtol=1e-5, atol=1e-6)
-    resumed = started("auto", hosts, whole.checkpoint())
-    for side in (whole, resumed):
+    reference = started("auto", hosts)
+    exchange(reference, 1)
+    np.testing.assert_allclose(
+        exact(reference) + owed(reference, hosts), lossless_weights(3, 1, 2, 3, 4), rtol=1e-5, atol=1e-6
+    )
+    resumed = started("auto", hosts, reference.checkpoint())
+    for side in (reference, resumed):
         exchange(side, 5)
-    assert exact(resumed).tobytes() == exact(whole).tobytes()
+    assert exact(resumed).tobytes() == exact(reference).tobytes()
 
 
 def test_workers_without_hosts_refuse_the_residual_of_a_host_by_name() -> None:
@@ -204,7 +210,9 @@ class HangingRun:
         assert {*self.models, self.hung} == {*range(WORKERS)}  # left out or not
         assert len({model.weights.tobytes() for model in self.models.values()}) == 1
         host = self.cluster.hosts[0]
-        rest = host.residuals[int(host.table["residual"]) % 2] if host.residuals[0].size else np.zeros(SIZES[WEIGHTS])
+        residual = (
+            host.residuals[int(host.table["residual"]) % 2] if host.residuals[0].size else np.zeros(SIZES[WEIGHTS])
+        )
         for bucket in self.layout.of(WEIGHTS):
             server, part = self.cluster.nodes[bucket.shard].endpoint.server, slice(bucket.start, bucket.stop)
             expected = values(0)[WEIGHTS][part].astype(np.float64)
@@ -212,7 +220,7 @@ class HangingRun:
                 sent = [values(commit.rank, commit.sequence)[WEIGHTS][part] for commit in use.commits]
                 expected += RATE * np.mean(sent, axis=0)
             held = server.model.buckets[bucket.index].weights
-            np.testing.assert_allclose(held + RATE * rest[part], expected, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(held + RATE * residual[part], expected, rtol=1e-4, atol=1e-5)
 
 
 class HangingFetcherRun(HangingRun):

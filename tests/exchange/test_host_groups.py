@@ -78,12 +78,15 @@ class Run:
         exchange, model, rank = ParameterServerExchange(self.asked, store, host_group=group), Held(sizes), store.rank
         exchange.join(sizes, Limits(rounds=ROUNDS), {})
         self.layout = exchange.layout
-        begun = {**values(0), CONTROL: np.zeros(CONTROL_SIZE, np.float32)}
-        result = exchange.begin(sources({name: begun[name] for name in sizes}), model)
+        initial = {**values(0), CONTROL: np.zeros(CONTROL_SIZE, np.float32)}
+        result = exchange.begin(sources({name: initial[name] for name in sizes}), model)
         while not result.finished:
             number = exchange.sequence + 1
-            own = np.random.default_rng((number, rank)).standard_normal(CONTROL_SIZE).astype(np.float32)
-            sent, scalars = {**update(number, rank), CONTROL: own}, {"loss": float(rank + number), "norm": 1.5 * rank}
+            control = np.random.default_rng((number, rank)).standard_normal(CONTROL_SIZE).astype(np.float32)
+            sent, scalars = (
+                {**update(number, rank), CONTROL: control},
+                {"loss": float(rank + number), "norm": 1.5 * rank},
+            )
             payload = Payload(
                 sources({name: sent[name] for name in sizes}),
                 samples_of(rank),
@@ -135,8 +138,8 @@ class Reference:
         ranks, vectors = self.hosts[host], [update(number, rank)[name] for rank in self.hosts[host]]
         factors = [factor(weighting, samples_of(rank)) for rank in ranks]
         total = np.float32(factors[0]) * vectors[0]
-        for each, vector in zip(factors[1:], vectors[1:], strict=True):
-            total = total + np.float32(each) * vector
+        for scale, vector in zip(factors[1:], vectors[1:], strict=True):
+            total = total + np.float32(scale) * vector
         if name != WEIGHTS or not self.packs:
             return total
         mean = vectors[0] if len(ranks) == 1 else total / np.float32(sum(factors))
@@ -153,25 +156,30 @@ class Reference:
         packed: list[dict[int, np.ndarray]] = [{} for _ in range(SERVERS)]
         for server, key, place in encoder.write(Flat(values), buffer):
             packed[server][place] = buffers[key]
-        found = np.zeros(SIZES[WEIGHTS], np.float32)
+        result = np.zeros(SIZES[WEIGHTS], np.float32)
 
         def target(index: int, size: int) -> tuple[np.ndarray, bool]:
             bucket = self.layout.buckets[index]
-            return found[bucket.start : bucket.stop], True
+            return result[bucket.start : bucket.stop], True
 
         for server, uplink in enumerate(self.uplinks):
             uplink.add(packed[server], target, 1.0)
-        return found
+        return result
 
 
 @pytest.mark.parametrize(
     ("hosts", "codec", "terms"),
     [
-        *((HOSTS, codec, {"weighting": each}) for codec in CODECS for each in WEIGHTINGS if each != "uniform"),
+        *(
+            (HOSTS, codec, {"weighting": weighting})
+            for codec in CODECS
+            for weighting in WEIGHTINGS
+            if weighting != "uniform"
+        ),
         (HOSTS, "none", {"overlap": True}),
         (HOSTS, "2bit", {"weighting": "samples", "overlap": True}),
         (FLAT, "fp16", {"weighting": "samples"}),
-        *((HOSTS, "none", {"statistics_weighting": each}) for each in STATISTICS_WEIGHTINGS),
+        *((HOSTS, "none", {"statistics_weighting": weighting}) for weighting in STATISTICS_WEIGHTINGS),
     ],
 )
 def test_hosts_sum_of_a_round_is_added_by_rank_and_then_by_first_ranks(
@@ -202,11 +210,11 @@ def test_hosts_round_does_not_depend_on_the_order_of_events(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("terms", "said"),
+    ("terms", "message"),
     [({"staleness": 2.0}, "mode ssp"), ({"private": True}, "mode dcasgd"), ({"sparse": True}, "sparse messages")],
 )
-def test_hosts_with_exchanges_without_rounds_are_refused_by_name(terms: dict[str, Any], said: str) -> None:
-    with pytest.raises(PerHostError, match=said):
+def test_hosts_with_exchanges_without_rounds_are_refused_by_name(terms: dict[str, Any], message: str) -> None:
+    with pytest.raises(PerHostError, match=message):
         Specification("sgd", False, per_host=2, **terms)
 
 
@@ -220,7 +228,7 @@ def test_hosts_with_payloads_used_at_once_are_refused_by_name() -> None:
 
 def group_commit(servers: MemoryServers, ranks: Sequence[int], attempt: int = 0, **changed: Any) -> Push:
     """The commits of these workers' first exchange, sent by the first of them, for server 0."""
-    owner, *others = (
+    owner, *members = (
         wire.message(
             wire.MEMBER if place else wire.COMMIT,
             rank=rank,
@@ -235,9 +243,9 @@ def group_commit(servers: MemoryServers, ranks: Sequence[int], attempt: int = 0,
         for place, rank in enumerate(ranks)
     )
     for name, value in changed.items():
-        others[-1][name] = value
+        members[-1][name] = value
     elements = wire.message_elements(servers.workers, per_host=len(ranks))
-    return Push(0, servers.layout.status_key(0), wire.pack(owner, elements, others))
+    return Push(0, servers.layout.status_key(0), wire.pack(owner, elements, members))
 
 
 def crowd() -> MemoryServers:

@@ -18,8 +18,8 @@ NOTHING = np.zeros(3, np.float32)
 BEGUN = np.float32([7, 8])
 
 
-def at_once(workers: int, **more) -> MemoryServers:
-    return MemoryServers(workers, NOTHING, BEGUN, synchronous=False, **more)
+def at_once(workers: int, **options) -> MemoryServers:
+    return MemoryServers(workers, NOTHING, BEGUN, synchronous=False, **options)
 
 
 def mean(*statistics: np.ndarray) -> list[float]:
@@ -55,32 +55,32 @@ def test_published_statistics_of_frozen_layers_stay_bit_for_bit(synchronous, wei
 
 def test_latest_values_drop_gone_workers_and_count_replacements_from_first_commit():
     cluster = at_once(3)
-    own = [floats(rank, 2) for rank in range(3)]
+    values = [floats(rank, 2) for rank in range(3)]
     for rank in range(3):
-        cluster.send(rank, 1, NOTHING, own[rank])
+        cluster.send(rank, 1, NOTHING, values[rank])
     cluster.join(1, nonce=7)
-    assert cluster.statistics().tolist() == mean(*own)  # what the replacement begins with
-    cluster.send(0, 2, NOTHING, own[0])
-    assert cluster.statistics().tolist() == mean(own[0], own[2])
+    assert cluster.statistics().tolist() == mean(*values)  # what the replacement begins with
+    cluster.send(0, 2, NOTHING, values[0])
+    assert cluster.statistics().tolist() == mean(values[0], values[2])
     new = floats(9, 2)
     cluster.send(1, 2, NOTHING, new, nonce=7)
-    assert cluster.statistics().tolist() == mean(own[0], new, own[2])
+    assert cluster.statistics().tolist() == mean(values[0], new, values[2])
     cluster.say(wire.LEAVE, 2)
-    cluster.send(0, 3, NOTHING, own[0])
-    assert cluster.statistics().tolist() == mean(own[0], new)
+    cluster.send(0, 3, NOTHING, values[0])
+    assert cluster.statistics().tolist() == mean(values[0], new)
     cluster.drop(1)
-    cluster.send(0, 4, NOTHING, own[0])
-    assert cluster.statistics().tolist() == own[0].tolist()
+    cluster.send(0, 4, NOTHING, values[0])
+    assert cluster.statistics().tolist() == values[0].tolist()
 
 
 @pytest.mark.parametrize("limits", [Limits(), Limits(rounds=1)])  # server 1 may not know that the run is over
 def test_latest_values_at_the_end_still_count_workers_that_finished_first(limits):
     cluster = at_once(2, servers=2, limits=limits)
-    own = floats(1, 2)
-    cluster.send(1, 1, NOTHING, own)
+    values = floats(1, 2)
+    cluster.send(1, 1, NOTHING, values)
     cluster.say(wire.DONE, 1)
-    cluster.send(0, 1, NOTHING, 3 * own)
-    assert cluster.statistics().tolist() == mean(own, 3 * own)
+    cluster.send(0, 1, NOTHING, 3 * values)
+    assert cluster.statistics().tolist() == mean(values, 3 * values)
 
 
 def test_latest_values_after_a_synchronous_round_are_its_mean():

@@ -50,9 +50,9 @@ def close(held: np.ndarray, expected: Any) -> None:
 # --- on servers -----------------------------------------------------------------------------------
 
 
-def servers_of(workers: int, rule: Rule = add_mean_update, control: Rule = add_mean_update, **more: Any) -> Any:
+def servers_of(workers: int, rule: Rule = add_mean_update, control: Rule = add_mean_update, **options: Any) -> Any:
     further = {CONTROL: (control, BEGUN[CONTROL])}
-    return MemoryServers(workers, BEGUN[WEIGHTS], BEGUN[STATISTICS], rule=rule, further=further, **more)
+    return MemoryServers(workers, BEGUN[WEIGHTS], BEGUN[STATISTICS], rule=rule, further=further, **options)
 
 
 def send(cluster: MemoryServers, rank: int, sequence: int, vectors: dict[str, np.ndarray], **terms: Any) -> None:
@@ -62,11 +62,11 @@ def send(cluster: MemoryServers, rank: int, sequence: int, vectors: dict[str, np
 def test_named_vector_has_a_rule_state_of_its_own_and_stays_where_it_is_not_sent() -> None:
     cluster = servers_of(1, sgd, outer_nesterov)
     weights, control, velocity, momentum = BEGUN[WEIGHTS], BEGUN[CONTROL], 0.0, 0.0
-    for number, each in enumerate(SENT, start=1):
-        send(cluster, 0, number, each, learning_rate=0.5, momentum=0.9)
-        velocity = 0.9 * velocity - 0.5 * each[WEIGHTS]
-        momentum = 0.9 * momentum + each[CONTROL]
-        weights, control = weights + velocity, control + 0.5 * (each[CONTROL] + 0.9 * momentum)
+    for number, vectors in enumerate(SENT, start=1):
+        send(cluster, 0, number, vectors, learning_rate=0.5, momentum=0.9)
+        velocity = 0.9 * velocity - 0.5 * vectors[WEIGHTS]
+        momentum = 0.9 * momentum + vectors[CONTROL]
+        weights, control = weights + velocity, control + 0.5 * (vectors[CONTROL] + 0.9 * momentum)
     close(cluster.weights(), weights)
     close(before := cluster.vector(CONTROL), control)
     cluster.send(0, 3, SENT[0][WEIGHTS])
@@ -101,14 +101,14 @@ def take_part(exchange: Any) -> Outcome:
     model = Held(SIZES)
     exchange.join(SIZES, Limits(rounds=2), {})
     results = [exchange.begin(sources(values(exchange.rank)), model)]
-    begun = model.vectors[STATISTICS].copy()
-    assert begun.tobytes() == BEGUN[STATISTICS].tobytes()
+    initial = model.vectors[STATISTICS].copy()
+    assert initial.tobytes() == BEGUN[STATISTICS].tobytes()
     for number in (1, 2):
         sent = sources(values(100 * number + exchange.rank))
         scalars = {"loss": 10.0 * number + exchange.rank, "most": float(exchange.rank)}
         payload = Payload(sent, 1, 0.5, wanted=(WEIGHTS, CONTROL), scalars=scalars)
         results.append(exchange.start(payload, model).wait())
-    assert model.vectors[STATISTICS].tobytes() == begun.tobytes()
+    assert model.vectors[STATISTICS].tobytes() == initial.tobytes()
     exchange.close()
     return model.vectors, results
 
@@ -136,11 +136,11 @@ def run_over_servers(specification: Specification, workers: int, work: Callable[
     return cluster.run_all(lambda store: work(ParameterServerExchange(specification, store)))
 
 
-@pytest.mark.parametrize("more", [{}, {"overlap": True}, {"compression": "fp16"}, {"compression": "2bit"}], ids=str)
-def test_named_vector_and_scalars_on_servers(more: dict[str, Any]) -> None:
+@pytest.mark.parametrize("options", [{}, {"overlap": True}, {"compression": "fp16"}, {"compression": "2bit"}], ids=str)
+def test_named_vector_and_scalars_on_servers(options: dict[str, Any]) -> None:
     """Compression applies to weights only."""
-    tensors = {"tensors": [23]} if "compression" in more else {}
-    outcomes = run_over_servers(Specification("sgd", True, **FURTHER, **more, **tensors), 3, take_part)
+    tensors = {"tensors": [23]} if "compression" in options else {}
+    outcomes = run_over_servers(Specification("sgd", True, **FURTHER, **options, **tensors), 3, take_part)
     check(outcomes, (CONTROL,) if tensors else (WEIGHTS, CONTROL))
 
 
@@ -178,6 +178,6 @@ def test_named_vectors_are_shared_where_weights_are_private(sparse: bool) -> Non
 
     sent = [values(10), values(11)]
     for count, held in enumerate(run_over_servers(specification, 2, work), start=1):
-        close(held[CONTROL], BEGUN[CONTROL] + 0.5 * sum(each[CONTROL] for each in sent[:count]))
-        latest = [each[STATISTICS] for each in (*sent[:count], BEGUN, BEGUN)[:2]]
+        close(held[CONTROL], BEGUN[CONTROL] + 0.5 * sum(vectors[CONTROL] for vectors in sent[:count]))
+        latest = [vectors[STATISTICS] for vectors in (*sent[:count], BEGUN, BEGUN)[:2]]
         close(held[STATISTICS], np.mean(latest, axis=0))

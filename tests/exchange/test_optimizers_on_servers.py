@@ -23,8 +23,8 @@ def gradient(rank: int, number: int) -> np.ndarray:
 def by_hand(rule: Rule, gradients: list[np.ndarray], start: np.ndarray, **terms: Any) -> np.ndarray:
     """One worker's steps."""
     weights, state = start, None
-    for turn, each in enumerate(gradients):
-        weights, state = rule(weights, each, state, Step(**{**TERMS, **terms}, turn=turn))
+    for turn, grad in enumerate(gradients):
+        weights, state = rule(weights, grad, state, Step(**{**TERMS, **terms}, turn=turn))
     return weights
 
 
@@ -67,7 +67,7 @@ COLLECTIVE = [
 ]
 
 
-@pytest.mark.parametrize(("name", "options", "rule"), COLLECTIVE, ids=lambda each: str(each) if each else "")
+@pytest.mark.parametrize(("name", "options", "rule"), COLLECTIVE, ids=lambda value: str(value) if value else "")
 def test_collective_optimizer_takes_the_same_steps_on_every_rank(
     name: str, options: dict[str, float], rule: Rule
 ) -> None:

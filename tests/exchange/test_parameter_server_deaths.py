@@ -87,8 +87,8 @@ def test_late_buckets_of_dead_worker_leave_those_of_its_replacement_alone():
     right, wrong = floats(1, 8), floats(2, 8)
     late = cluster.buckets(0, 1, wrong, nonce=1000)
     cluster.join(0, nonce=7)
-    first, *rest = cluster.payload(0, 1, right, nonce=7)
-    cluster.deliver(first, *late, *rest)
+    first, *tail = cluster.payload(0, 1, right, nonce=7)
+    cluster.deliver(first, *late, *tail)
     assert np.array_equal(cluster.weights(), -right)
 
 

@@ -58,10 +58,10 @@ def test_key_store_ignores_keys_beyond_those_of_the_workers():
     try:
         for channel in range(workers + 1, workers + 10_000):
             server.push(layout.key(bucket, channel), stored, stored)
-        kept = tracemalloc.get_traced_memory()[0]
+        memory = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
-    assert kept < 100_000
+    assert memory < 100_000
     assert cluster.weights().tolist() == before
 
 

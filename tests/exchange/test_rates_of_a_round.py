@@ -12,21 +12,21 @@ RATES = {"learning_rate": 0.001, "momentum": 0.0, "weight_decay": 0.0}
 
 
 @pytest.mark.parametrize(
-    ("theirs", "said"),
+    ("theirs", "message"),
     [
         ({"learning_rate": 0.5}, "learning rate 0.5, but worker 0 0.001"),
         ({"momentum": 0.9}, "momentum 0.9, but worker 0 0.0"),
         ({"weight_decay": 0.25}, "weight decay 0.25, but worker 0 0.0"),
     ],
 )
-def test_round_with_different_rates_ends_the_run_and_leaves_weights_alone(theirs, said):
+def test_round_with_different_rates_ends_the_run_and_leaves_weights_alone(theirs, message):
     cluster = MemoryServers(3, np.zeros(8), servers=2)
     cluster.send(0, 1, np.ones(8), **RATES)
     cluster.send(1, 1, np.ones(8), **{**RATES, **theirs})
     for shard in range(2):
         status = cluster.status(shard)
         assert status["aborted"]
-        assert said in bytes(status["text"]).decode()
+        assert message in bytes(status["text"]).decode()
         assert "worker 1 committed" in bytes(status["text"]).decode()
     cluster.send(2, 1, np.ones(8), **RATES)
     assert cluster.weights().tolist() == [0.0] * 8

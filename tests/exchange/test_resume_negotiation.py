@@ -37,7 +37,7 @@ def test_resume_chooses_the_round_to_go_on_from(offers: list[Offers], round_: in
 
 
 @pytest.mark.parametrize(
-    ("offers", "said"),
+    ("offers", "message"),
     [
         ([held(model(20), model(10)), held()], "worker 0 has those of round 10, 20; worker 1 has none"),
         ([held(), held((20, JOB, True))], "worker 0 has none; worker 1 has those of round 20"),
@@ -45,8 +45,8 @@ def test_resume_chooses_the_round_to_go_on_from(offers: list[Offers], round_: in
         ([held(), Offers(True, problem="no such folder")], "worker 1: no such folder"),
     ],
 )
-def test_resume_that_is_impossible_is_refused_by_name(offers: list[Offers], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_resume_that_is_impossible_is_refused_by_name(offers: list[Offers], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         choose(dict(enumerate(offers)))
 
 

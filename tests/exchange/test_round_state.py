@@ -39,7 +39,7 @@ def test_member_that_leaves_after_its_commit_contributes():
 )
 def test_round_state_can_exit_when_the_run_is_over_and_nobody_is_expected(steps, exits):
     round_state = RoundState(3, True)
-    for step, rank in (each.split() for each in steps.split(", ") if each):
+    for step, rank in (command.split() for command in steps.split(", ") if command):
         slot = int(rank)
         {
             "join": lambda slot: round_state.join(slot, 10 + slot, 0.0),

@@ -15,11 +15,11 @@ WAYS = {"temperature": "common", "loss": "mean", "norm": "sum", "least": "minimu
 ONE = np.float32([1])
 
 
-def told(cluster: MemoryServers) -> dict[str, float]:
+def common_scalars(cluster: MemoryServers) -> dict[str, float]:
     """What the statuses of all servers say."""
-    found = [wire.scalars_of(cluster.status(shard)) for shard in range(cluster.layout.servers)]
-    assert all(each == found[0] for each in found)
-    return found[0]
+    answers = [wire.scalars_of(cluster.status(shard)) for shard in range(cluster.layout.servers)]
+    assert all(answer == answers[0] for answer in answers)
+    return answers[0]
 
 
 def says(value: float) -> dict[str, float]:
@@ -29,26 +29,26 @@ def says(value: float) -> dict[str, float]:
 @pytest.mark.parametrize("servers", [1, 2])
 def test_scalars_of_a_round_are_combined_and_kept_until_the_next_ends(servers: int) -> None:
     cluster = MemoryServers(3, np.zeros(8), servers=servers, scalars=WAYS)
-    assert told(cluster) == {}
+    assert common_scalars(cluster) == {}
     for rank, value in ((2, 1.0), (0, -2.0), (1, 4.0)):
         cluster.send(rank, 1, np.ones(8), **says(value))
     expected = {"temperature": 3.0, "loss": 1.0, "norm": 3.0, "least": -2.0, "most": 4.0}
-    assert told(cluster) == expected
+    assert common_scalars(cluster) == expected
     cluster.send(0, 2, np.ones(8), **says(100.0))  # a slow worker asks only now how the first round went
-    assert told(cluster) == expected
+    assert common_scalars(cluster) == expected
     cluster.say(wire.LEAVE, 2)
     cluster.send(1, 2, np.ones(8), **says(0.0))
-    assert told(cluster) == {"temperature": 3.0, "loss": 50.0, "norm": 100.0, "least": 0.0, "most": 100.0}
+    assert common_scalars(cluster) == {"temperature": 3.0, "loss": 50.0, "norm": 100.0, "least": 0.0, "most": 100.0}
 
 
 def test_scalars_that_a_worker_does_not_send_are_left_out() -> None:
     cluster = MemoryServers(2, [0.0], scalars={"loss": "mean", "norm": "sum"})
     cluster.send(0, 1, ONE, loss=4.0)
     cluster.send(1, 1, ONE)
-    assert told(cluster) == {"loss": 4.0}
+    assert common_scalars(cluster) == {"loss": 4.0}
     for rank in (0, 1):
         cluster.send(rank, 2, ONE)
-    assert told(cluster) == {}  # not what was said a round ago
+    assert common_scalars(cluster) == {}  # not what was said a round ago
 
 
 def test_common_scalars_that_differ_abort_the_run() -> None:
@@ -58,20 +58,20 @@ def test_common_scalars_that_differ_abort_the_run() -> None:
     assert not cluster.status()["aborted"]  # nobody has said it
     cluster.send(0, 2, ONE, cooling_rate=0.5)
     cluster.send(1, 2, ONE, cooling_rate=0.25)
-    said = bytes(cluster.status()["text"]).decode()
-    assert said.startswith("worker 1 committed cooling rate 0.25, but worker 0 0.5 to round 2")
+    text = bytes(cluster.status()["text"]).decode()
+    assert text.startswith("worker 1 committed cooling rate 0.25, but worker 0 0.5 to round 2")
 
 
 def test_scalars_of_asynchronous_commits_combine_the_latest_of_all_members() -> None:
     cluster = MemoryServers(3, [0.0], synchronous=False, scalars={"loss": "mean"})
     cluster.send(0, 1, ONE, loss=2.0)
-    assert told(cluster) == {"loss": 2.0}
+    assert common_scalars(cluster) == {"loss": 2.0}
     cluster.send(1, 1, ONE, loss=6.0)
-    assert told(cluster) == {"loss": 4.0}
+    assert common_scalars(cluster) == {"loss": 4.0}
     cluster.send(0, 2, ONE, loss=4.0)
-    assert told(cluster) == {"loss": 5.0}
+    assert common_scalars(cluster) == {"loss": 5.0}
     cluster.say(wire.LEAVE, 1)
-    assert told(cluster) == {"loss": 4.0}
+    assert common_scalars(cluster) == {"loss": 4.0}
 
 
 def test_rule_step_has_the_scalars_and_the_numbers_of_commits_and_slots() -> None:

@@ -16,20 +16,20 @@ NEVER = 0.7  # seconds in which something else does not
 
 def conversation(stack: ExitStack, server: socket.socket, first: bytes) -> tuple[socket.socket, socket.socket]:
     """Both ends of a new connection whose first bytes are these."""
-    there = stack.enter_context(socket.create_connection(server.getsockname()))
-    here, _ = server.accept()
-    stack.enter_context(here)
-    there.sendall(first)
-    return here, there
+    client = stack.enter_context(socket.create_connection(server.getsockname()))
+    connection, _ = server.accept()
+    stack.enter_context(connection)
+    client.sendall(first)
+    return connection, client
 
 
-def hears(here: socket.socket, seconds: float, size: int = 1) -> bytes:
+def hears(connection: socket.socket, seconds: float, size: int = 1) -> bytes:
     """What arrives within that time, of so many bytes that are expected."""
-    here.settimeout(seconds)
+    connection.settimeout(seconds)
     heard = b""
     with suppress(TimeoutError):
         while len(heard) < size:
-            heard += here.recv(size - len(heard))
+            heard += connection.recv(size - len(heard))
     return heard
 
 
@@ -55,26 +55,26 @@ def test_sender_check_closes_connections_that_do_not_speak_zeromq(stack):
     assert check.scan()
     ends = []
     for first in STRANGERS:
-        here, there = conversation(stack, server, first)
-        there.sendall(b"and on it goes")
-        ends.append(here)
+        connection, client = conversation(stack, server, first)
+        client.sendall(b"and on it goes")
+        ends.append(connection)
     for _ in range(2):
         check.scan()
         time.sleep(NEVER)
-        assert [hears(here, 0.01) for here in ends] == [b""] * len(STRANGERS)
+        assert [hears(connection, 0.01) for connection in ends] == [b""] * len(STRANGERS)
 
 
 def test_sender_check_passes_connections_with_the_zeromq_signature(stack):
     check = SenderCheck(listening())
     server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
     check.scan()
-    here, there = conversation(stack, server, SIGNATURE)
-    assert hears(here, TIME_LIMIT, 10) == SIGNATURE
-    there.sendall(b"abc")  # too early: the kernel sends it again
+    connection, client = conversation(stack, server, SIGNATURE)
+    assert hears(connection, TIME_LIMIT, 10) == SIGNATURE
+    client.sendall(b"abc")  # too early: the kernel sends it again
     check.scan()
-    assert hears(here, TIME_LIMIT, 3) == b"abc"
-    here.sendall(b"xyz")
-    assert hears(there, TIME_LIMIT, 3) == b"xyz"
+    assert hears(connection, TIME_LIMIT, 3) == b"abc"
+    connection.sendall(b"xyz")
+    assert hears(client, TIME_LIMIT, 3) == b"xyz"
 
 
 def test_sender_check_leaves_other_ports_of_the_process_alone(stack):
@@ -98,9 +98,9 @@ def test_sender_check_thread_checks_by_itself_and_ends(stack):
     check.start()
     server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
     time.sleep(NEVER)
-    here, there = conversation(stack, server, SIGNATURE)
-    there.sendall(b"abc")
-    assert hears(here, TIME_LIMIT, 13) == SIGNATURE + b"abc"
+    connection, client = conversation(stack, server, SIGNATURE)
+    client.sendall(b"abc")
+    assert hears(connection, TIME_LIMIT, 13) == SIGNATURE + b"abc"
     check.over()
     check.join(TIME_LIMIT)
     assert not check.is_alive()

@@ -66,8 +66,8 @@ class Contributing(SSGD):
         pass
 
 
-def train(world: Any, chance: random.Random, each: int, rounds: int, overflows: float) -> Model:
-    """Take `each` steps of a further optimizer, and one of the main one, in every iteration."""
+def train(world: Any, chance: random.Random, further_steps: int, rounds: int, overflows: float) -> Model:
+    """Take `further_steps` steps of a further optimizer, and one of the main one, in every iteration."""
     algorithm, model = Contributing(), Model()
 
     def part(vector: str) -> OptimizerPart:
@@ -81,10 +81,10 @@ def train(world: Any, chance: random.Random, each: int, rounds: int, overflows: 
     replica, limits = cast(Any, model), Limits(rounds=rounds)
     algorithm.start(AlgorithmContext(replica, world, main.hyper, lambda: 0.1, limits, optimizers=[main, further]))
     while not algorithm.finished:
-        steps = chance.randint(0, each) if chance.random() < overflows else each + 1
-        for _ in range(min(steps, each)):
+        steps = chance.randint(0, further_steps) if chance.random() < overflows else further_steps + 1
+        for _ in range(min(steps, further_steps)):
             algorithm.step_further(further, 1)
-        if steps > each:
+        if steps > further_steps:
             algorithm.step(1)
         else:
             algorithm.skip()
@@ -92,9 +92,9 @@ def train(world: Any, chance: random.Random, each: int, rounds: int, overflows: 
     return model
 
 
-def check(models: list[Model], each: int, rounds: int) -> None:
+def check(models: list[Model], further_steps: int, rounds: int) -> None:
     """Check that every step of an iteration counts once, and that all workers have the same model."""
-    for vector, steps in ((WEIGHTS, rounds), (FURTHER, each * rounds)):
+    for vector, steps in ((WEIGHTS, rounds), (FURTHER, further_steps * rounds)):
         values = [model.held.vectors[vector] for model in models]
         assert np.allclose(values[0], -steps, atol=1e-2)
         assert len({value.tobytes() for value in values}) == 1
@@ -118,8 +118,8 @@ class Run:
         """Let a worker die when something of it has come to one server, and another process take its slot."""
         servers = [node.endpoint.server for node in self.cluster.nodes]
         sent = re.fullmatch(r"an array of key (\d+) of worker (\d+)", self.cluster.history[-1])
-        begun = all(server and server.round_state.version for server in servers)
-        if not (begun and sent and int(sent[1]) < self.servers) or int(sent[2]) in self.models:
+        started = all(server and server.round_state.version for server in servers)
+        if not (started and sent and int(sent[1]) < self.servers) or int(sent[2]) in self.models:
             self.cluster.at(self.cluster.steps + 1, self.replace)
             return
         self.cluster.kill(rank := int(sent[2]))

@@ -90,16 +90,16 @@ def alive(group: SharedHostGroup, rank: int) -> bool:
 
 def wait_for_change(group: SharedHostGroup, seconds: float) -> float:
     """Wait for a change after the last look at the table; return how long it took."""
-    begun = time.monotonic()
+    start_time = time.monotonic()
     group.wait(seconds)
-    return time.monotonic() - begun
+    return time.monotonic() - start_time
 
 
 def add_in_threads(group: SharedHostGroup, threads: int, times: int) -> None:
-    each = [threading.Thread(target=add, args=(group, times)) for _ in range(threads)]
-    for thread in each:
+    adders = [threading.Thread(target=add, args=(group, times)) for _ in range(threads)]
+    for thread in adders:
         thread.start()
-    for thread in each:
+    for thread in adders:
         thread.join()
 
 
@@ -252,9 +252,9 @@ def test_shared_host_group_forked_process_neither_holds_locks_nor_serves(token, 
 
 
 def test_shared_host_group_subprocess_inherits_nothing(token, start):
-    found = start(joined, token, 1).call(descriptors_of_subprocess)
-    assert "pipe:" in found
-    assert "memfd" not in found
+    descriptors = start(joined, token, 1).call(descriptors_of_subprocess)
+    assert "pipe:" in descriptors
+    assert "memfd" not in descriptors
 
 
 def test_shared_host_group_with_place_taken_exchanges_alone(token, start):

@@ -46,13 +46,13 @@ def test_weighting_with_unknown_name_is_refused():
     ],
 )
 def test_server_applies_the_weightings_to_updates_and_statistics(weighting, of_statistics, expected):
-    samples, begun, statistics = [10, 640, 64], floats(1, 7), floats(2, 4)
+    samples, initial, statistics = [10, 640, 64], floats(1, 7), floats(2, 4)
     weightings = {"weighting": weighting, "statistics_weighting": of_statistics}
-    cluster = MemoryServers(3, begun, statistics, servers=2, bucket_elements=3, rule=add_mean_update, **weightings)
+    cluster = MemoryServers(3, initial, statistics, servers=2, bucket_elements=3, rule=add_mean_update, **weightings)
     updates, stats = [floats(10 + rank, 7) for rank in range(3)], [floats(20 + rank, 4) for rank in range(3)]
     for rank in (2, 0, 1):
         cluster.send(rank, 1, updates[rank], stats[rank], learning_rate=0.5, samples=samples[rank])
-    after = begun + np.float32(0.5) * mean(weighting, updates, samples)
+    after = initial + np.float32(0.5) * mean(weighting, updates, samples)
     np.testing.assert_allclose(cluster.weights(), after, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(cluster.statistics(), mean(expected, stats, samples), rtol=1e-5, atol=1e-6)
 

@@ -42,8 +42,8 @@ def test_encode_text_too_long_keeps_as_many_characters_as_fit(character):
     width = len(character.encode())
     for start in range(width):
         text = "x" * start + character * wire.TEXT_BYTES
-        whole = (wire.TEXT_BYTES - start) // width
-        assert wire.encode_text(text).decode() == "x" * start + character * whole
+        count = (wire.TEXT_BYTES - start) // width
+        assert wire.encode_text(text).decode() == "x" * start + character * count
 
 
 def test_encode_text_with_surrogates_is_sent_with_replacements():

@@ -43,8 +43,8 @@ def test_allreduce_equals_numpy_sum_with_the_same_bits_on_all_ranks(name: str, r
 def test_schedule_sends_the_published_number_of_bytes_and_steps(name: str, ranks: int) -> None:
     values = 32 * 3 * 13
     steps = [SCHEDULES[name](rank, ranks, values) for rank in range(ranks)]
-    sent = [sum(move.size for step in each for move in step.sends) for each in steps]
-    received = [sum(move.size for step in each for move in step.receives) for each in steps]
+    sent = [sum(move.size for step in schedule for move in step.sends) for schedule in steps]
+    received = [sum(move.size for step in schedule for move in step.receives) for schedule in steps]
     assert sum(sent) == sum(received)
     least = 2 * (ranks - 1) / ranks * values
     power = ranks & (ranks - 1) == 0

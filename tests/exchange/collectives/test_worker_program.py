@@ -40,18 +40,18 @@ def test_worker_with_collective_not_started_by_mpi_says_how_to_start(monkeypatch
 
 
 @pytest.mark.parametrize(
-    "more",
+    "extra",
     [
         pytest.param((), marks=pytest.mark.long),
         pytest.param(("--overlap",), marks=pytest.mark.long),
         ("-m", "fedprox", "--overlap"),
     ],
 )
-def test_worker_with_collective_trains_two_workers_without_a_server(more: tuple[str, ...], tmp_path: Path) -> None:
+def test_worker_with_collective_trains_two_workers_without_a_server(extra: tuple[str, ...], tmp_path: Path) -> None:
     if reason := mpiexec.why_not():
         pytest.skip(reason)
     flags = "-c 1 -n lenet -b 4 --rounds 3 --local-iterations 2 --no-evaluation --no-export --collective ring"
-    worker = [sys.executable, "-m", "esync.worker", *flags.split(), *more, "-dd", str(DATA), "-ld", str(tmp_path)]
+    worker = [sys.executable, "-m", "esync.worker", *flags.split(), *extra, "-dd", str(DATA), "-ld", str(tmp_path)]
     code, output = mpiexec.run(1, [worker, worker], 150)
     assert code == 0, output
     folders = sorted(tmp_path.iterdir())

@@ -30,10 +30,10 @@ def started(
     servers: int = 1,
     bucket_elements: int = 16,
     seed: int = 0,
-    kept: Kept | None = None,
+    checkpoint: Kept | None = None,
 ) -> MemoryExchanges:
     asked = Specification(rule, True, compression=kind, tensors=tensors)
-    return MemoryExchanges(asked, workers, weights, servers, bucket_elements, seed, kept=kept)
+    return MemoryExchanges(asked, workers, weights, servers, bucket_elements, seed, kept=checkpoint)
 
 
 def exact(cluster: MemoryExchanges) -> np.ndarray:
@@ -49,36 +49,38 @@ def test_compressed_rounds_keep_all_workers_identical_and_lose_nothing(
     kind: str, workers: int, servers: int, tensors: list[int], seed: int
 ) -> None:
     rng, size = np.random.default_rng(seed), sum(tensors)
-    begun = normal(rng, size)
-    cluster = started(kind, workers, tensors, begun, servers=servers, seed=seed)
+    initial_weights = normal(rng, size)
+    cluster = started(kind, workers, tensors, initial_weights, servers=servers, seed=seed)
     crowd = cluster.workers
-    given_ = np.zeros((workers, size))
+    total_updates = np.zeros((workers, size))
     for _ in range(4):
         updates = [normal(rng, size, 0.01) for _ in crowd]
-        given_ += updates
+        total_updates += updates
         cluster.round(crowd, updates)
         assert cluster.agrees_with(*crowd)
-    kept = np.array([each.codec.encoder.residual for each in crowd], np.float64)  # type: ignore[attr-defined]
-    np.testing.assert_allclose(exact(cluster), begun + (given_ - kept).mean(axis=0), rtol=1e-5, atol=1e-6)
+    residuals = np.array([worker.codec.encoder.residual for worker in crowd], np.float64)  # type: ignore[attr-defined]
+    np.testing.assert_allclose(
+        exact(cluster), initial_weights + (total_updates - residuals).mean(axis=0), rtol=1e-5, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("sent", [False, True])
 def test_compressed_rounds_with_dropped_worker_continue_and_accept_a_replacement(kind: str, sent: bool) -> None:
     rng = np.random.default_rng(5)
-    begun = normal(rng, 3000)
-    cluster = started(kind, 3, [2000, 1000], begun, servers=2, bucket_elements=700)
+    initial_weights = normal(rng, 3000)
+    cluster = started(kind, 3, [2000, 1000], initial_weights, servers=2, bucket_elements=700)
     crowd = cluster.workers
     cluster.round(crowd, [normal(rng, 3000, 0.01) for _ in crowd])
     before, last = exact(cluster), normal(rng, 3000, 0.01)
-    for each in crowd[:2]:
-        each.send(last)
+    for worker in crowd[:2]:
+        worker.send(last)
     if sent:
         crowd[2].send(last)  # its commit counts, though nobody hears of it any more
     else:
         cluster.drop(2)
-    for each in crowd[:2]:
-        each.fetch()
+    for worker in crowd[:2]:
+        worker.fetch()
     if sent:
         cluster.drop(2)
     moved = exact(cluster) - before
@@ -97,19 +99,19 @@ def test_compressed_rounds_with_dropped_worker_continue_and_accept_a_replacement
 def test_compressed_run_resumes_from_checkpoint_bit_for_bit(kind: str, servers: int) -> None:
     """Residuals of the workers, exact weights and momentum of the servers all affect the bits."""
     rng, tensors = np.random.default_rng(9), [4000, 61]
-    begun, updates = normal(rng, sum(tensors)), [normal(rng, sum(tensors), 0.1) for _ in range(12)]
+    initial_weights, updates = normal(rng, sum(tensors)), [normal(rng, sum(tensors), 0.1) for _ in range(12)]
     options: dict[str, Any] = {"rule": "outer_nesterov", "servers": servers, "bucket_elements": 2600}
-    whole = started(kind, 2, tensors, begun, **options)
-    whole.momentum = 0.5
+    reference = started(kind, 2, tensors, initial_weights, **options)
+    reference.momentum = 0.5
     for at in range(0, 6, 2):
-        whole.round(whole.workers, updates[at : at + 2])
-    resumed = started(kind, 2, tensors, begun, kept=whole.checkpoint(), **options)
+        reference.round(reference.workers, updates[at : at + 2])
+    resumed = started(kind, 2, tensors, initial_weights, checkpoint=reference.checkpoint(), **options)
     resumed.momentum = 0.5
     for at in range(6, 12, 2):
-        for side in (whole, resumed):
+        for side in (reference, resumed):
             side.round(side.workers, updates[at : at + 2])
-    assert exact(resumed).tobytes() == exact(whole).tobytes()
-    for mine, other in zip(resumed.workers, whole.workers, strict=True):
+    assert exact(resumed).tobytes() == exact(reference).tobytes()
+    for mine, other in zip(resumed.workers, reference.workers, strict=True):
         assert mine.weights.tobytes() == other.weights.tobytes()
         assert mine.result == other.result
 
@@ -175,7 +177,7 @@ def test_compressed_round_that_ends_during_replacement_pull_counts_once(kind: st
     first.spawn(commit)
     side.cluster.run()
     replacement.send(normal(rng, size))
-    for each in (first, replacement):
-        each.fetch()
+    for worker in (first, replacement):
+        worker.fetch()
     side.round([first, replacement], [normal(rng, size), normal(rng, size)])
     assert side.agrees_with(first, replacement)

@@ -37,21 +37,21 @@ def drawn(seed: int, size: int, spread: float, scale: float) -> np.ndarray:
 def test_codec_sent_plus_residual_equals_input(
     kind: str, sizes: list[int], seed: int, spread: float, scale: float
 ) -> None:
-    given_ = drawn(seed, sum(sizes), spread, scale)
+    values = drawn(seed, sum(sizes), spread, scale)
     quantizer = quantizer_of(kind, sizes)
-    kept, packed = given_.copy(), np.full(quantizer.elements, np.nan, np.float32)
-    quantizer.pack(kept, packed)
-    sent = np.zeros_like(given_)
+    residual, packed = values.copy(), np.full(quantizer.elements, np.nan, np.float32)
+    quantizer.pack(residual, packed)
+    sent = np.zeros_like(values)
     quantizer.add(packed, sent)
-    np.testing.assert_array_equal(sent + kept, given_)
-    exact = sent.astype(np.float64) + kept.astype(np.float64)
-    np.testing.assert_array_equal(exact, given_.astype(np.float64))
-    if kind == FP16 and given_.any() and scale > 1e-20:  # rounded to nearest, and scaled to the end of the range
+    np.testing.assert_array_equal(sent + residual, values)
+    exact = sent.astype(np.float64) + residual.astype(np.float64)
+    np.testing.assert_array_equal(exact, values.astype(np.float64))
+    if kind == FP16 and values.any() and scale > 1e-20:  # rounded to nearest, and scaled to the end of the range
         unit = packed[0]
-        np.testing.assert_array_equal(sent, (given_ / unit).astype(np.float16).astype(np.float32) * unit)
-        assert 2**14 <= np.abs(given_).max() / unit < 2**15
-    if np.abs(given_).max(initial=0) > 1e-20:  # the smallest values are not sent
-        assert np.abs(kept).sum(dtype=np.float64) < np.abs(given_).sum(dtype=np.float64)
+        np.testing.assert_array_equal(sent, (values / unit).astype(np.float16).astype(np.float32) * unit)
+        assert 2**14 <= np.abs(values).max() / unit < 2**15
+    if np.abs(values).max(initial=0) > 1e-20:  # the smallest values are not sent
+        assert np.abs(residual).sum(dtype=np.float64) < np.abs(values).sum(dtype=np.float64)
 
 
 def test_half_conversion_rounds_every_half_and_tie_as_numpy_does() -> None:
@@ -64,10 +64,10 @@ def test_half_conversion_rounds_every_half_and_tie_as_numpy_does() -> None:
     ways = [(half_by_integers, value_by_integers)]
     ways += [(half_by_processor, value_by_processor)] if NATIVE else []
     for half, value in ways:
-        bits = njit(lambda each, half=half: [half(one) for one in each])(values)
+        bits = njit(lambda array, half=half: [half(one) for one in array])(values)
         assert np.array(bits, np.uint16).tobytes() == expected.tobytes()
-        said = njit(lambda each, value=value: [value(np.uint32(one)) for one in each])(expected.view(np.uint16))
-        assert np.array(said, np.float32).tobytes() == expected.astype(np.float32).tobytes()
+        numbers = njit(lambda array, value=value: [value(np.uint32(one)) for one in array])(expected.view(np.uint16))
+        assert np.array(numbers, np.float32).tobytes() == expected.astype(np.float32).tobytes()
 
 
 @quick
@@ -80,15 +80,15 @@ def test_half_conversion_rounds_every_half_and_tie_as_numpy_does() -> None:
 def test_codec_with_fused_passes_gives_the_same_bits(name: str, seed: int, size: int, scale: float) -> None:
     one, other = drawn(seed, size, 1, scale), drawn(seed + 1, size, 1, scale)
     quantizer = quantizer_of(name, [size])
-    found = []
+    results = []
     for kind in (Quantizer, type(quantizer)):
         packed = [np.full(quantizer.elements, np.nan, np.float32) for _ in range(2)]
-        rest, put, common = one.copy(), np.full(size, np.nan, np.float32), other.copy()
-        kind.pack_with(quantizer, rest, other, packed[0])
+        residual, put, common = one.copy(), np.full(size, np.nan, np.float32), other.copy()
+        kind.pack_with(quantizer, residual, other, packed[0])
         kind.put(quantizer, packed[0], put)
         kind.step(quantizer, one, common, packed[1])
-        found.append([each.tobytes() for each in (rest, put, common, *packed)])
-    assert found[0] == found[1]
+        results.append([array.tobytes() for array in (residual, put, common, *packed)])
+    assert results[0] == results[1]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
@@ -138,24 +138,24 @@ def test_four_bit_codec_rounds_to_half_a_unit_of_each_block(seed: int, size: int
     """An outlier makes its own block coarse, and no other."""
     values = drawn(seed, size, spread, 1.0)
     quantizer = quantizer_of(FOUR_BIT, [size])
-    kept, packed = values.copy(), np.zeros(quantizer.elements, np.float32)
-    quantizer.pack(kept, packed)
+    residual, packed = values.copy(), np.zeros(quantizer.elements, np.float32)
+    quantizer.pack(residual, packed)
     for first in range(0, size, 256):
         block = slice(first, first + 256)
         largest = np.abs(values[block]).max()
         assert packed[first // 256] == pytest.approx(largest / 7, rel=0.01)
-        assert np.abs(kept[block]).max() <= 0.5001 * packed[first // 256]
-        assert largest == 0 or np.abs((values - kept)[block]).max() >= 0.98 * largest
+        assert np.abs(residual[block]).max() <= 0.5001 * packed[first // 256]
+        assert largest == 0 or np.abs((values - residual)[block]).max() >= 0.98 * largest
 
 
 def test_two_bit_codec_scales_each_tensor_and_converges_by_error_feedback() -> None:
     rng = np.random.default_rng(5)
     values = np.concatenate([rng.standard_normal(1000) * size for size in (1e-6, 1.0)]).astype(np.float32)
     quantizer = quantizer_of(TWO_BIT, [1000, 1000])
-    packed, rest, got = np.zeros(quantizer.elements, np.float32), np.zeros(2000, np.float32), np.zeros(2000)
+    packed, residual, got = np.zeros(quantizer.elements, np.float32), np.zeros(2000, np.float32), np.zeros(2000)
     for _ in range(60):
-        rest += values
-        quantizer.pack(rest, packed)
+        residual += values
+        quantizer.pack(residual, packed)
         sent = np.zeros(2000, np.float32)
         quantizer.add(packed, sent)
         got += sent

@@ -18,7 +18,7 @@ from esync.exchange.codecs.sparse.selection import Selection, keep_count, top_k
 from esync.exchange.codecs.sparse_messages import pieces, size_classes
 
 #: Values whose sums are exact in float32.
-EXACT = st.integers(-(2**9), 2**9).map(lambda each: each / 64)
+EXACT = st.integers(-(2**9), 2**9).map(lambda number: number / 64)
 FINITE = st.floats(-1e6, 1e6, width=32)
 quick = settings(max_examples=40, deadline=None)
 
@@ -92,8 +92,8 @@ def test_sparse_codec_chooses_bitmap_where_shorter_and_checks_it() -> None:
     message_format = MessageFormat(bounds_of([1000]))
     few, many = np.arange(0, 1000, 10), np.arange(0, 1000, 5)
     kinds = [
-        message_format.message((each, np.ones(each.size, np.float32))).parts[0].view(HEADER)["indices"][0]
-        for each in (few, many)
+        message_format.message((indices, np.ones(indices.size, np.float32))).parts[0].view(HEADER)["indices"][0]
+        for indices in (few, many)
     ]
     assert [INDEX_CODES[kind] for kind in kinds] == [GAPS, BITS]
     for place in (999, 1000):  # the last one, and one behind it
@@ -113,9 +113,9 @@ def test_pieces_are_fewest_with_little_padding(elements: int, most: int) -> None
     sizes = size_classes(most)
     cut = [sizes[piece] for piece in pieces(elements, most)]
     assert len(cut) == max(1, -(-elements // most))
-    rest = elements - sum(cut[:-1])
-    assert 0 <= rest <= cut[-1]
-    assert cut[-1] == sizes[0] or cut[-1] <= 2**0.5 * rest + 2
+    remainder = elements - sum(cut[:-1])
+    assert 0 <= remainder <= cut[-1]
+    assert cut[-1] == sizes[0] or cut[-1] <= 2**0.5 * remainder + 2
 
 
 steps = st.lists(arrays(np.float32, 24, elements=EXACT), min_size=1, max_size=6)
@@ -172,14 +172,14 @@ def test_compressors_restored_continue_bit_for_bit(kind) -> None:
         return [part.tobytes() for gradient in gradients for part in compressor.compress(gradient.copy(), 0.1, 0.5)]
 
     gradients = list(rng.standard_normal((10, 320)).astype(np.float32))
-    whole, resumed = make(), make()
-    steps(whole, gradients[:5])
-    resumed.restore(copy.deepcopy(whole.state()))
-    assert steps(resumed, gradients[5:]) == steps(whole, gradients[5:])
-    for missing in whole.state():
+    reference, resumed = make(), make()
+    steps(reference, gradients[:5])
+    resumed.restore(copy.deepcopy(reference.state()))
+    assert steps(resumed, gradients[5:]) == steps(reference, gradients[5:])
+    for missing in reference.state():
         crippled = make()
         with pytest.raises(KeyError, match=missing):
-            crippled.restore({name: each for name, each in whole.state().items() if name != missing})
+            crippled.restore({name: value for name, value in reference.state().items() if name != missing})
 
 
 def test_dgc_warm_up_falls_to_its_ratio_and_clips() -> None:

@@ -36,13 +36,13 @@ def start(
     secondary_ratio: float = 0.0,
     values: str = "float32",
     seed: int = 0,
-    kept: Kept | None = None,
+    checkpoint: Kept | None = None,
 ) -> tuple[MemoryExchanges, list[Worker]]:
     initial = np.random.default_rng(7).standard_normal(SIZE).astype(np.float32)
     options = {"tensors": TENSORS, "secondary_ratio": secondary_ratio, "dense_below": 0, "values": values}
     private = not Differences(secondary_ratio, 0, values).replace
     asked = Specification("difference", False, options, private=private, sparse=True)
-    cluster = MemoryExchanges(asked, workers, initial, servers, bucket_elements, seed, kept=kept)
+    cluster = MemoryExchanges(asked, workers, initial, servers, bucket_elements, seed, kept=checkpoint)
     return cluster, cluster.workers
 
 
@@ -116,21 +116,21 @@ def test_sparse_run_resumed_from_checkpoint_begins_with_the_servers_weights(
     anyhow.
     """
     options: dict[str, Any] = {"secondary_ratio": secondary, "values": values, "servers": servers}
-    whole, workers = start(2, **options)
+    reference, workers = start(2, **options)
     for seed in range(4):
-        whole.round([workers[seed % 2]], [some_step(seed)])
-    whole.round([workers[0]], [some_step(4)])
-    resumed, resumed_workers = start(2, kept=whole.checkpoint(), **options)
+        reference.round([workers[seed % 2]], [some_step(seed)])
+    reference.round([workers[0]], [some_step(4)])
+    resumed, resumed_workers = start(2, checkpoint=reference.checkpoint(), **options)
     for resumed_worker in resumed_workers:
-        assert resumed_worker.weights.tobytes() == whole.weights().tobytes()
+        assert resumed_worker.weights.tobytes() == reference.weights().tobytes()
         assert believed(resumed, resumed_worker).tobytes() == resumed_worker.weights.tobytes()
-    for side in (whole, resumed):
+    for side in (reference, resumed):
         for seed in range(5, 9):
             side.round([side.workers[seed % 2]], [some_step(seed)])
-    assert resumed.weights().tobytes() == whole.weights().tobytes()
+    assert resumed.weights().tobytes() == reference.weights().tobytes()
     for mine, other in zip(resumed_workers, workers, strict=True):
         assert believed(resumed, mine).tobytes() == mine.weights.tobytes()
-        if not whole.asked.private:
+        if not reference.asked.private:
             assert mine.weights.tobytes() == other.weights.tobytes()
 
 

@@ -30,7 +30,7 @@ STEPS = [[0, -1, 0, 0], [0.75, 0, 0, 0], [0, 0, 0, 0.4375]]
 
 
 @pytest.mark.parametrize(
-    ("kind", "steps", "kept"),
+    ("kind", "steps", "expected"),
     [
         (
             GradientDropping,
@@ -52,11 +52,11 @@ STEPS = [[0, -1, 0, 0], [0.75, 0, 0, 0], [0, 0, 0, 0.4375]]
         ),
     ],
 )
-def test_compressor_follows_the_worked_example(kind, steps, kept) -> None:
+def test_compressor_follows_the_worked_example(kind, steps, expected) -> None:
     compressor = kind(selection())
     for number, (gradient, step) in enumerate(zip(GRADIENTS, steps, strict=True)):
         assert dense(compressor.compress(np.float32(gradient), 0.5, 0.5)) == close(step)
-        for name, values in kept.items():
+        for name, values in expected.items():
             assert getattr(compressor, name).tolist() == close(values[number])
 
 
@@ -64,7 +64,7 @@ MESSAGES = [(1, [0, -1, 0, 0]), (2, [0.5, 0, 0, 0]), (1, [0, 0, 0, 0.25]), (2, [
 
 
 @pytest.mark.parametrize(
-    ("secondary", "answers", "kept"),
+    ("secondary", "answers", "expected"),
     [
         (
             None,
@@ -79,7 +79,7 @@ MESSAGES = [(1, [0, -1, 0, 0]), (2, [0.5, 0, 0, 0]), (1, [0, 0, 0, 0.25]), (2, [
     ],
 )
 def test_difference_tracker_follows_the_worked_example(
-    secondary: Selection | None, answers: list[list[float]], kept: dict[int, list[float]]
+    secondary: Selection | None, answers: list[list[float]], expected: dict[int, list[float]]
 ) -> None:
     message_format, offsets = MessageFormat(bounds_of([4])), bounds_of([4])
     tracker = DifferenceTracker(message_format, offsets, 3, secondary)
@@ -93,5 +93,5 @@ def test_difference_tracker_follows_the_worked_example(
         weights -= np.float32(step)
         tracker.changed(np.flatnonzero(step))
         assert dense(message_format.decode(tracker.answer(worker).whole())) == answer
-    assert {worker: values.tolist() for worker, values in sent.items()} == kept
+    assert {worker: values.tolist() for worker, values in sent.items()} == expected
     assert weights.tolist() == [-0.5, 0.875, 0, -0.25]
