@@ -18,34 +18,34 @@ nd = mx.nd
 
 
 @pytest.mark.parametrize(
-    "given", [64, 64.0, np.int32(64), np.float32(64), np.array([64]), nd.array([64], dtype="int32")]
+    "size", [64, 64.0, np.int32(64), np.float32(64), np.array([64]), nd.array([64], dtype="int32")]
 )
-def test_whole_numbers_of_any_library_divide_and_count(given):
-    assert divisor_and_samples(given) == (64, 64)
-    assert divisor_and_samples(0.37, given) == (0.37, 64)
+def test_whole_numbers_of_any_library_divide_and_count(size):
+    assert divisor_and_samples(size) == (64, 64)
+    assert divisor_and_samples(0.37, size) == (0.37, 64)
 
 
-@pytest.mark.parametrize("given", [0.37, np.float64(0.37), 64.5, nd.array([64.5])])
-def test_fractions_divide_where_samples_are_given(given):
-    divisor = float(given if isinstance(given, float) else given.asscalar())
-    assert divisor_and_samples(given, 9) == (divisor, 9)
+@pytest.mark.parametrize("size", [0.37, np.float64(0.37), 64.5, nd.array([64.5])])
+def test_fractions_divide_where_samples_are_given(size):
+    divisor = float(size if isinstance(size, float) else size.asscalar())
+    assert divisor_and_samples(size, 9) == (divisor, 9)
     with pytest.raises(BatchSizeError, match=r"a whole number of 1 or more; .* step\([\d.]+, samples=len\(batch\)\)"):
-        divisor_and_samples(given)
+        divisor_and_samples(size)
 
 
 NO_NUMBERS = [0, -64, math.nan, math.inf, True, "64", None, [64, 64], np.array([1, 2]), nd.array([1, 2]), np.True_, 1j]
 
 
-@pytest.mark.parametrize("given", NO_NUMBERS, ids=str)
-def test_what_is_no_number_above_zero_is_refused(given):
+@pytest.mark.parametrize("size", NO_NUMBERS, ids=str)
+def test_what_is_no_number_above_zero_is_refused(size):
     with pytest.raises(BatchSizeError, match=r"it should be above 0, usually .*step\(len\(batch\)\)"):
-        divisor_and_samples(given, 64)
-    if given is not None:
+        divisor_and_samples(size, 64)
+    if size is not None:
         with pytest.raises(BatchSizeError, match=r"samples=.*a whole number of 1 or more"):
-            divisor_and_samples(64, given)
+            divisor_and_samples(64, size)
 
 
-def trained(algorithm: Any, *size: float, mean: bool = False, **more: Any) -> tuple[Any, World]:
+def trained(algorithm: Any, *size: float, mean: bool = False, **step_options: Any) -> tuple[Any, World]:
     """A network after three steps on batches of BATCH samples, and what it has sent."""
     net, world = make_net(), steady_world(flat(make_net()))
     options = {"learning_rate": 0.1, "wd": 0.01}
@@ -53,28 +53,28 @@ def trained(algorithm: Any, *size: float, mean: bool = False, **more: Any) -> tu
     trainer.start()
     with trainer.trial():
         backward(net, 0)
-        trainer.step(*size, **more)
+        trainer.step(*size, **step_options)
     for number in range(3):
         backward(net, number)
         if mean:
             for parameter in net.collect_params().values():
                 if parameter.grad_req != "null":
                     parameter.grad()[:] /= BATCH
-        trainer.step(*size, **more)
+        trainer.step(*size, **step_options)
     assert world.recorder.samples == 3 * BATCH
     return trainer, world
 
 
 @pytest.mark.parametrize("algorithm", ["sync", "async", "dcasgd", "dgs", "local-sgd", "scaffold", "local"])
 def test_mean_loss_with_samples_steps_and_counts_as_the_sum_does(algorithm):
-    def made() -> Any:
+    def make() -> Any:
         return LocalSGD(local_iterations=1) if algorithm == "local-sgd" else algorithm
 
-    (sums, sent), (means, other) = trained(made(), BATCH), trained(made(), 1, mean=True, samples=BATCH)
+    (sums, sent), (means, other) = trained(make(), BATCH), trained(make(), 1, mean=True, samples=BATCH)
     for first, second in zip(flat_of(sums), flat_of(means), strict=True):
         assert first == pytest.approx(second, rel=1e-5, abs=1e-7)
     if algorithm != "local":
-        assert [each.samples for each in sent.made.sent] == [each.samples for each in other.made.sent]
+        assert [payload.samples for payload in sent.made.sent] == [payload.samples for payload in other.made.sent]
         for first, second in zip(sent.made.sent, other.made.sent, strict=True):
             np.testing.assert_allclose(first.values, second.values, rtol=1e-4, atol=1e-7)
             assert np.any(first.values)
@@ -98,16 +98,16 @@ def test_hook_sees_the_mean_gradient_of_a_mean_loss():
     assert sums.algorithm.seen[1] == pytest.approx(means.algorithm.seen[1], rel=1e-4)
 
 
-@pytest.mark.parametrize(("more", "warned"), [({}, True), ({"samples": 1}, False), ({"samples": 64}, False)])
-def test_step_of_one_where_samples_end_the_run_warns_once(caplog, more, warned):
+@pytest.mark.parametrize(("step_options", "warned"), [({}, True), ({"samples": 1}, False), ({"samples": 64}, False)])
+def test_step_of_one_where_samples_end_the_run_warns_once(caplog, step_options, warned):
     net = make_net()
     limits = esync.Limits(samples=640)
     trainer = esync.Trainer(net.collect_params(), "sgd", algorithm="local", limits=limits)
     for number in range(2):
         backward(net, number)
-        trainer.step(1, **more)
+        trainer.step(1, **step_options)
     assert caplog.text.count("step(1) counts one sample") == warned
-    assert trainer.samples == 2 * more.get("samples", 1)
+    assert trainer.samples == 2 * step_options.get("samples", 1)
 
 
 @pytest.mark.parametrize("size", [64, 64.0, np.int32(64), nd.array([64])])

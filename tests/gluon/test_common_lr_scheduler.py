@@ -91,10 +91,10 @@ def test_function_is_asked_with_numbers_from_one_and_once_for_each():
 
 
 def test_schedule_of_the_program_stays_as_it_is():
-    given = lr_scheduler.FactorScheduler(1, 0.5, base_lr=0.4)
-    schedule = esync.CommonLRScheduler(given, "rounds")
+    scheduler = lr_scheduler.FactorScheduler(1, 0.5, base_lr=0.4)
+    schedule = esync.CommonLRScheduler(scheduler, "rounds")
     assert rate(schedule, rounds=5) == 0.4 / 32
-    assert (given.base_lr, given.count) == (0.4, 0)
+    assert (scheduler.base_lr, scheduler.count) == (0.4, 0)
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda schedule: pickle.loads(pickle.dumps(schedule))])

@@ -42,8 +42,8 @@ def test_flat_arrays_change_of_scaled_copy_keeps_unchanged_bits(start, dtype, mo
     vector.change(copy, 1 / 48, start)
     assert vector.close()
     expected[start:390:10] = 96
-    found = np.concatenate([array.asnumpy() for array in arrays])
-    assert found.tobytes() == expected.tobytes()
+    result = np.concatenate([array.asnumpy() for array in arrays])
+    assert result.tobytes() == expected.tobytes()
     vector.open()
     vector.change(vector.times(1 / 48, 0, 400), 1 / 48, 0)
     assert not vector.close()  # there is nothing to bring back to a device

@@ -18,10 +18,10 @@ from ..support.small_net import flat, local_trainer, make_net, sgd_trainer, take
 data = mx.gluon.data
 
 
-def train(net: Any, trainer: esync.Trainer, loader: Any, **more: Any) -> list[Any]:
+def train(net: Any, trainer: esync.Trainer, loader: Any, **options: Any) -> list[Any]:
     """Train on `trainer.batches(loader)` to the end; the batches that it gave."""
     seen = []
-    for batch in trainer.batches(loader, **more):
+    for batch in trainer.batches(loader, **options):
         seen.append(batch)
         take_steps(net, trainer, len(seen))
     return seen
@@ -66,18 +66,18 @@ class Epochs:
 
 
 def test_batches_call_set_epoch_and_begin_epoch_before_each_epoch():
-    net, begun = make_net(), []
-    seen = train(net, local_trainer(net, limits=Limits(rounds=5)), Epochs(), begin_epoch=begun.append)
+    net, epochs = make_net(), []
+    seen = train(net, local_trainer(net, limits=Limits(rounds=5)), Epochs(), begin_epoch=epochs.append)
     assert seen == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)]
-    assert begun == [0, 1, 2]
+    assert epochs == [0, 1, 2]
 
 
 def test_loader_that_rolls_over_may_have_epochs_without_a_batch():
-    net, begun = make_net(), []
+    net, epochs = make_net(), []
     loader = data.DataLoader(data.SimpleDataset(np.arange(2.0)), batch_size=5, last_batch="rollover")
-    seen = train(net, local_trainer(net, limits=Limits(rounds=3)), loader, begin_epoch=begun.append)
+    seen = train(net, local_trainer(net, limits=Limits(rounds=3)), loader, begin_epoch=epochs.append)
     assert numbers(seen) == [[0, 1, 0, 1, 0], [1, 0, 1, 0, 1], [0, 1, 0, 1, 0]]
-    assert begun == list(range(8))
+    assert epochs == list(range(8))
 
 
 @pytest.mark.parametrize(
@@ -147,20 +147,20 @@ def test_batch_of_an_abandoned_step_is_handed_out_again_once():
 
 
 def test_batches_go_on_at_a_restored_position():
-    begun: list[int] = []
+    epochs: list[int] = []
     net = make_net()
     trainer = local_trainer(net)
-    batches = trainer.batches(Epochs(), begun.append)
+    batches = trainer.batches(Epochs(), epochs.append)
     for _ in range(3):
         next(batches)
     state = batches.state()
     assert state == {"epoch": 1, "batch": 1, "seeds": []}
-    resumed = trainer.batches(Epochs(), begun.append)
+    resumed = trainer.batches(Epochs(), epochs.append)
     next(resumed)  # as a program whose first step starts the trainer
-    begun.clear()
+    epochs.clear()
     resumed.restore(state)
-    assert (next(resumed), begun) == ((1, 1), [1])
-    assert (next(resumed), begun) == ((2, 0), [1, 2])
+    assert (next(resumed), epochs) == ((1, 1), [1])
+    assert (next(resumed), epochs) == ((2, 0), [1, 2])
 
 
 def test_batches_restored_to_a_shorter_loader_say_so(caplog):

@@ -28,10 +28,10 @@ def make_world(*answers: float) -> World:
     )
 
 
-def make_trainer(weight, world, optimizer="sgd", options=None, algorithm=None, **more) -> esync.Trainer:
+def make_trainer(weight, world, optimizer="sgd", options=None, algorithm=None, **kwargs) -> esync.Trainer:
     algorithm = algorithm or LocalSGD(local_iterations=1)
     options = {**SGD, **(options or {})} if isinstance(optimizer, str) else None
-    return esync.Trainer([weight], optimizer, options, algorithm=algorithm, world=world, **more)
+    return esync.Trainer([weight], optimizer, options, algorithm=algorithm, world=world, **kwargs)
 
 
 def step(trainer, weight, slope: float = -1.0) -> None:
@@ -68,16 +68,16 @@ def test_master_weights_of_every_optimizer_are_found(name, momentum):
 
 
 def test_master_weights_beside_float32_weights_are_exchanged_together():
-    half, whole = single_weight("float16"), mx.gluon.Parameter("whole", shape=(2,), init="ones")
-    whole.initialize()
+    half, single = single_weight("float16"), mx.gluon.Parameter("whole", shape=(2,), init="ones")
+    single.initialize()
     world = steady_world([1.0] * 4)
     world.answers = [([FINE] * 4, False, True)] * 2
-    trainer = esync.Trainer([half, whole], "sgd", SGD, algorithm=LocalSGD(1), world=world)
+    trainer = esync.Trainer([half, single], "sgd", SGD, algorithm=LocalSGD(1), world=world)
     for _ in range(2):
-        differentiate(lambda: -half.data().astype("float32").sum() - whole.data().sum())
+        differentiate(lambda: -half.data().astype("float32").sum() - single.data().sum())
         trainer.step(1)
     assert world.made.sent[1].values == [2.0**-12] * 4
-    assert whole.data().asnumpy().tolist() == [np.float32(FINE)] * 2
+    assert single.data().asnumpy().tolist() == [np.float32(FINE)] * 2
 
 
 def test_master_weights_hidden_by_the_optimizer_are_refused():
@@ -126,9 +126,9 @@ def keep(directory: Path, weight=None, options=None, rank: int = 0, resume: bool
     return weight, world, make_trainer(weight, world, options=options, checkpoints=checkpoints)
 
 
-def kept_round(directory: Path, **more) -> None:
+def kept_round(directory: Path, **kwargs) -> None:
     """Train until the checkpoint of the first round."""
-    weight, _, trainer = keep(directory, resume=False, **more)
+    weight, _, trainer = keep(directory, resume=False, **kwargs)
     step(trainer, weight)
     trainer.checkpoints.save_if_due()
 
@@ -154,24 +154,24 @@ def test_master_weights_that_differ_from_the_model_are_replaced_by_it(tmp_path):
 def test_master_weights_of_a_replacement_come_from_the_common_model(tmp_path):
     kept_round(tmp_path, rank=1, options={"momentum": 0.5})
     world = make_world(5.0, 6.0)
-    more = {"rank": 1, "options": {"momentum": 0.5}, "replacement": True, "beginning": [3.0, FINE]}
-    weight, _, trainer = keep(tmp_path, world=world, resume=False, **more)
+    kwargs = {"rank": 1, "options": {"momentum": 0.5}, "replacement": True, "beginning": [3.0, FINE]}
+    weight, _, trainer = keep(tmp_path, world=world, resume=False, **kwargs)
     trainer.start()
     assert weight.data().asnumpy().tolist() == [3.0, np.float16(FINE)]
     step(trainer, weight)
     assert world.made.sent[0].values == [2.0**-12 * 1.5] * 2  # with the dead worker's momentum
 
 
-@pytest.mark.parametrize("then", [True, False])
-def test_master_weights_in_checkpoint_must_match_the_run(tmp_path, then, caplog):
-    kept_round(tmp_path, options={"multi_precision": not then})
-    weight, _, trainer = keep(tmp_path, options={"multi_precision": then}, job=7, replacement=True)
+@pytest.mark.parametrize("flag", [True, False])
+def test_master_weights_in_checkpoint_must_match_the_run(tmp_path, flag, caplog):
+    kept_round(tmp_path, options={"multi_precision": not flag})
+    weight, _, trainer = keep(tmp_path, options={"multi_precision": flag}, job=7, replacement=True)
     trainer.start()
     assert f"begins anew: {tmp_path / 'round-1'} does not fit: multi_precision" in caplog.text
     step(trainer, weight)
-    _, world, trainer = keep(tmp_path, options={"multi_precision": then})
+    _, world, trainer = keep(tmp_path, options={"multi_precision": flag})
     trainer.start()
-    problem = f"round-1 does not fit: multi_precision {not then} instead of {then}; give what it was written with, or "
+    problem = f"round-1 does not fit: multi_precision {not flag} instead of {flag}; give what it was written with, or "
     assert problem in world.made.offers.problem
 
 

@@ -79,13 +79,13 @@ def test_rule_of_layer_wise_optimizer_is_refused(name):
 
 
 def test_rule_of_unsupported_optimizer_is_refused_with_the_supported_ones():
-    others = {
+    unsupported = {
         kind
         for kind in optimizers.Optimizer.opt_registry.values()
         if kind.__name__ not in KNOWN and "esync" not in kind.__module__
     }
-    assert len(others) > 10
-    for kind in others:
+    assert len(unsupported) > 10
+    for kind in unsupported:
         with pytest.raises(ValueError, match=f"{kind.__name__!r} .*: use one of SGD, NAG, Adam, AdamW, RMSProp, AdaGr"):
             rule_of(kind(), (), "sync")
 
@@ -115,7 +115,7 @@ def test_rule_is_in_the_specification_and_rates_are_in_every_commit(algorithm):
         backward(net, number)
         trainer.step(8)
     sent = trainer.world.made.sent
-    assert [(each.learning_rate, each.momentum, each.weight_decay) for each in sent] == [
+    assert [(payload.learning_rate, payload.momentum, payload.weight_decay) for payload in sent] == [
         (0.5, 0, 0.25),
         (0.125, 0, 0.25),
     ]

@@ -125,7 +125,7 @@ def test_overlap_resumed_worker_is_as_far_ahead_as_before():
     put(replica.weights, [1.5, 2, 7])
     put(replica.statistics, [*FIXED, 1, 1, 4, 4])
     assert get(Sized(replica.update(), 3)) == [0.5, 0, 4]
-    assert [get(each) for each in replica.common] == [[1, 2, 3], [*FIXED, 0, 0, 5, 5]]
+    assert [get(vector) for vector in replica.common] == [[1, 2, 3], [*FIXED, 0, 0, 5, 5]]
     replica.close()
     with replica.holding(replica.common):
         replica.open()

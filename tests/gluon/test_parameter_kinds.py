@@ -45,7 +45,7 @@ def step(net: Any, trainer: esync.Trainer) -> None:
 @pytest.mark.parametrize(
     "algorithm",
     ["sync", LocalSGD(local_iterations=1), "async", "dgs", "local"],
-    ids=lambda each: getattr(each, "name", each),
+    ids=lambda value: getattr(value, "name", value),
 )
 @pytest.mark.parametrize(("kind", "values"), CONSTANTS)
 def test_constant_keeps_every_bit_and_is_compared_at_the_start(kind, values, algorithm):
@@ -69,7 +69,7 @@ def test_constant_keeps_every_bit_and_is_compared_at_the_start(kind, values, alg
 
 @pytest.mark.parametrize(("kind", "values"), CONSTANTS[2::2])
 def test_constant_is_in_checkpoints_and_evaluations(tmp_path, kind, values):
-    exact, found = np.array(values, kind), []
+    exact, start_rounds = np.array(values, kind), []
     for rounds in (2, 4):
         net = Net(exact)
 
@@ -83,13 +83,13 @@ def test_constant_is_in_checkpoints_and_evaluations(tmp_path, kind, values):
         limits = esync.Limits(rounds=rounds)
         with esync.Trainer(net.collect_params(), "sgd", algorithm="local", run=run, limits=limits) as trainer:
             trainer.start()
-            found.append(trainer.round)
+            start_rounds.append(trainer.round)
             while not trainer.finished:
                 step(net, trainer)
         again = Net(np.zeros_like(exact))
         again.load_parameters(str(tmp_path / "kept" / "model" / "model.params"))
         assert again.table.data().asnumpy().tobytes() == exact.tobytes()
-    assert found == [0, 2]
+    assert start_rounds == [0, 2]
     assert set(accuracies(tmp_path)) == {1.0}
 
 
@@ -108,7 +108,7 @@ def accuracies(folder: Any) -> list[float]:
     ],
 )
 @pytest.mark.parametrize(
-    "algorithm", ["sync", LocalSGD(local_iterations=1), "async"], ids=lambda each: getattr(each, "name", each)
+    "algorithm", ["sync", LocalSGD(local_iterations=1), "async"], ids=lambda value: getattr(value, "name", value)
 )
 def test_float64_that_changes_is_refused_where_values_are_exchanged(algorithm, parameters):
     trainer = esync.Trainer(parameters, "sgd", algorithm=algorithm, world=World())
@@ -117,7 +117,7 @@ def test_float64_that_changes_is_refused_where_values_are_exchanged(algorithm, p
 
 
 @pytest.mark.parametrize(
-    "algorithm", ["sync", LocalSGD(local_iterations=1)], ids=lambda each: getattr(each, "name", each)
+    "algorithm", ["sync", LocalSGD(local_iterations=1)], ids=lambda value: getattr(value, "name", value)
 )
 @pytest.mark.parametrize("kind", ["float64", "float16"])
 def test_network_that_is_converted_during_the_run_is_refused(kind, algorithm):
@@ -159,7 +159,7 @@ def test_sparse_gradients_train_alone_as_in_gluon_and_go_on_from_a_checkpoint(tm
             differentiate(lambda batch=batch: (table(batch) ** 2 * (1 + batch.expand_dims(1))).sum())
             trainer.step(8)
 
-    theirs, found = make(), []
+    theirs, start_rounds = make(), []
     train(theirs, mx.gluon.Trainer(theirs.collect_params(), name, {**options}, kvstore=None), range(6))
     for rounds in (3, 6):
         ours = make()
@@ -179,9 +179,9 @@ def test_sparse_gradients_train_alone_as_in_gluon_and_go_on_from_a_checkpoint(tm
                 with trainer.trial():
                     train(ours, trainer, range(1))
             trainer.start()
-            found.append(trainer.round)
+            start_rounds.append(trainer.round)
             train(ours, trainer, range(rounds - 3, rounds))
-    assert found == [0, 3]
+    assert start_rounds == [0, 3]
     assert ours.weight.data().asnumpy().tobytes() == theirs.weight.data().asnumpy().tobytes()
 
 

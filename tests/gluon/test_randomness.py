@@ -43,7 +43,7 @@ def test_reseed_at_every_place_draws_differently():
     for rank, exchanges, iteration, seed in places:
         reseed(trainer(rank, exchanges, iteration), seed)
         draws.add(draw())
-    assert [len(set(each)) for each in zip(*draws, strict=True)] == [len(places)] * 3
+    assert [len(set(column)) for column in zip(*draws, strict=True)] == [len(places)] * 3
 
 
 def test_reseed_after_an_exchange_begins_a_round():
@@ -106,11 +106,11 @@ def epochs(
     batches = LoaderBatches(
         trainer, mx.gluon.data.DataLoader(shard, 1, shuffle=True, num_workers=processes), begin_epoch
     )
-    left = 2 * len(shard)
+    remaining = 2 * len(shard)
     if position is not None:
         batches.restore(position)
-        left -= position["epoch"] * len(shard) + position["batch"]
-    return [next(batches).asnumpy()[0].tolist() for _ in range(left)], batches
+        remaining -= position["epoch"] * len(shard) + position["batch"]
+    return [next(batches).asnumpy()[0].tolist() for _ in range(remaining)], batches
 
 
 @pytest.mark.parametrize(("processes", "begin_epoch"), [(0, None), (2, np.random.seed)])
@@ -121,10 +121,10 @@ def test_batches_of_ranks_draw_apart_though_the_program_has_seeded_them_alike(pr
 
 
 def test_batches_of_a_resumed_rank_are_in_the_same_order():
-    whole, batches = epochs(1)
-    assert epochs(1)[0] == whole, "the program's seeds repeat a run"
-    rest, _ = epochs(1, position={**batches.state(), "epoch": 1, "batch": 3})
-    assert [sample[0] for sample in rest] == [sample[0] for sample in whole[8 + 3 :]]
+    samples, batches = epochs(1)
+    assert epochs(1)[0] == samples, "the program's seeds repeat a run"
+    remaining, _ = epochs(1, position={**batches.state(), "epoch": 1, "batch": 3})
+    assert [sample[0] for sample in remaining] == [sample[0] for sample in samples[8 + 3 :]]
 
 
 def test_batches_of_a_worker_alone_leave_the_generators_to_the_program():

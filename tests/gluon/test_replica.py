@@ -204,7 +204,7 @@ def frozen(layer):
 
 
 @pytest.mark.parametrize(
-    ("layer", "said"),
+    ("layer", "message"),
     [
         (lambda: initialized(nn.Dense(2, prefix="later_")), r"later_weight is not initialized yet: .* one batch"),
         (lambda: nn.Dense(2, in_units=3, prefix="never_", use_bias=False), "never_weight is not initialized yet"),
@@ -219,29 +219,29 @@ def frozen(layer):
         (lambda: frozen(nn.Dense(2, in_units=3)), "no parameter of this network is trained"),
     ],
 )
-def test_replica_of_parameters_that_cannot_be_exchanged_is_refused(layer, said):
-    with pytest.raises(UnsuitableParametersError, match=said):
+def test_replica_of_parameters_that_cannot_be_exchanged_is_refused(layer, message):
+    with pytest.raises(UnsuitableParametersError, match=message):
         replica_of(layer())
 
 
 def test_replica_keeps_mean_statistics_beside_its_own():
     net = small_net()
     replica = replica_of(net)
-    own = everything(net, trained=False)
-    mean = np.arange(own.size, dtype=np.float32)
+    statistics = everything(net, trained=False)
+    mean = np.arange(statistics.size, dtype=np.float32)
     with replica.holding(replica.common):
-        assert everything(net, trained=False).tolist() == own.tolist()  # there is no other one
+        assert everything(net, trained=False).tolist() == statistics.tolist()  # there is no other one
     replica.open()
     replica.keep_statistics(separate=True)
-    assert values_of(replica.common[1]).tolist() == own.tolist()  # nothing has come yet
+    assert values_of(replica.common[1]).tolist() == statistics.tolist()  # nothing has come yet
     replica.write(STATISTICS, 0, mean[:3])
     replica.write(STATISTICS, 3, mean[3:])
-    assert values_of(replica.statistics).tolist() == own.tolist()
+    assert values_of(replica.statistics).tolist() == statistics.tolist()
     assert values_of(replica.common[1]).tolist() == mean.tolist()
     replica.close()
     with replica.holding(replica.common):
         assert everything(net, trained=False).tolist() == mean.tolist()
-    assert everything(net, trained=False).tolist() == own.tolist()
+    assert everything(net, trained=False).tolist() == statistics.tolist()
     replica.open()
     replica.keep_statistics(separate=False)
     replica.write(STATISTICS, 0, mean)

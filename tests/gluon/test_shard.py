@@ -32,8 +32,8 @@ class Worker:
         return self.slot
 
 
-def shards(dataset: Any, workers: int, **more: Any) -> list[Any]:
-    return [esync.shard(dataset, Worker(rank, workers), **more) for rank in range(workers)]
+def shards(dataset: Any, workers: int, **options: Any) -> list[Any]:
+    return [esync.shard(dataset, Worker(rank, workers), **options) for rank in range(workers)]
 
 
 @pytest.mark.parametrize("samples", [3, 10, 11])
@@ -45,9 +45,9 @@ def test_shards_of_all_workers_are_disjoint_equal_and_complete(samples):
 
 
 def test_shard_depends_on_the_seed_only():
-    first, again, other = (shards(list(range(60)), 3, **more) for more in ({}, {"seed": 0}, {"seed": 1}))
-    assert [list(each) for each in first] == [list(each) for each in again]
-    assert [list(each) for each in first] != [list(each) for each in other]
+    first, again, other = (shards(list(range(60)), 3, **options) for options in ({}, {"seed": 0}, {"seed": 1}))
+    assert [list(shard) for shard in first] == [list(shard) for shard in again]
+    assert [list(shard) for shard in first] != [list(shard) for shard in other]
 
 
 @pytest.mark.parametrize(
@@ -64,9 +64,9 @@ def test_shard_depends_on_the_seed_only():
     ids=lambda tokens: type(tokens).__name__,
 )
 def test_contiguous_shards_follow_one_another_in_order_of_the_ranks(tokens):
-    first, *others = shards(tokens, 3, contiguous=True)
-    assert [len(first), *map(len, others)] == [4, 4, 3]
-    joined = [plain(token) for part in (first, *others) for token in part]
+    first, *tail = shards(tokens, 3, contiguous=True)
+    assert [len(first), *map(len, tail)] == [4, 4, 3]
+    joined = [plain(token) for part in (first, *tail) for token in part]
     assert joined == [plain(token) for token in tokens]
     kind = Shard if isinstance(tokens, data.Dataset) else type(tokens)
     assert type(first) is kind
@@ -117,7 +117,7 @@ def test_shard_in_a_data_loader_with_processes_gives_all_samples(loader_workers)
     loader = data.DataLoader(shard, batch_size=2, shuffle=True, num_workers=loader_workers)
     batches = [(image.asnumpy(), label.asnumpy()) for image, label in loader]
     assert len(batches) == 3
-    got = sorted(int(each) for _, label in batches for each in label)
+    got = sorted(int(value) for _, label in batches for value in label)
     assert got == sorted(label for _, label in shard)
     assert all((image[:, 0] == -2 * label).all() for image, label in batches)
 

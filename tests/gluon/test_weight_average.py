@@ -34,8 +34,8 @@ def test_average_goes_on_from_its_state_bit_for_bit():
     values = models(9, 5)
     other = WeightAverage()
     other.restore({name: np.copy(value) for name, value in averaged(values[:4], WeightAverage()).state().items()})
-    whole = averaged(values, WeightAverage())
-    assert averaged(values[4:], other).weights.values.tobytes() == whole.weights.values.tobytes()
+    reference = averaged(values, WeightAverage())
+    assert averaged(values[4:], other).weights.values.tobytes() == reference.weights.values.tobytes()
 
 
 def test_average_adds_every_third_model_from_the_first_one_on():
