@@ -38,7 +38,7 @@ def prepare(moment: str) -> None:
         setattr(owner, name, called)
 
     if moment == "the last rounds":
-        before(progress.ProgressReporter, "round", lambda _, each: (each.rank, each.round) == (1, 8))
+        before(progress.ProgressReporter, "round", lambda _, entry: (entry.rank, entry.round) == (1, 8))
     elif moment == "the export":
         before(export, "save", lambda *_: True)
     else:

@@ -23,8 +23,8 @@ def launch(tmp_path: Path) -> Iterator[Callable[..., Launch]]:
     """Start launchers; nothing of their jobs outlives the test."""
     with contextlib.ExitStack() as stack:
 
-        def start(file: Path, *flags: str, **more: Any) -> Launch:
-            job = Launch(tmp_path, file, *flags, **more)
+        def start(file: Path, *flags: str, **options: Any) -> Launch:
+            job = Launch(tmp_path, file, *flags, **options)
             stack.callback(job.sweep)
             return job
 

@@ -99,37 +99,39 @@ class Launch:
 
     def processes(self) -> dict[int, str]:
         """Return the job's living processes, id → command line, without the launcher."""
-        found = {}
+        commands = {}
         marked = f"{MARK}={self.mark}".encode()
         for entry in Path("/proc").iterdir():
             if not entry.name.isdecimal() or int(entry.name) == self.process.pid:
                 continue
             try:
                 if marked in (entry / "environ").read_bytes().split(b"\0"):
-                    found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                    commands[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
             except OSError:
                 continue  # it has ended meanwhile, or is another user's
-        return found
+        return commands
 
     def workers(self, program: str = "-m esync.worker") -> dict[int, dict[str, str]]:
         """Return the ESYNC_* variables of the workers that run, which a program is found by, by their ids."""
-        found = {}
+        environments = {}
         for number, command in sorted(self.processes().items()):
             if program in command and "process_shim" not in command:
                 pairs = Path(f"/proc/{number}/environ").read_text().split("\0")
-                found[number] = dict(pair.split("=", 1) for pair in pairs if pair.startswith("ESYNC_"))
-        return found
+                environments[number] = dict(pair.split("=", 1) for pair in pairs if pair.startswith("ESYNC_"))
+        return environments
 
     def worker(self, rank: int, program: str = "-m esync.worker") -> int:
         """Return the id of the worker of this rank; a fork of it has a larger one."""
-        return next(number for number, told in self.workers(program).items() if told["ESYNC_SLOT"] == str(rank))
+        return next(
+            number for number, variables in self.workers(program).items() if variables["ESYNC_SLOT"] == str(rank)
+        )
 
     def gone_within(self, limit: float) -> dict[int, str]:
         """Wait until nothing of the job is left; what is left after that time."""
         end = time.monotonic() + limit
-        while (left := self.processes()) and time.monotonic() < end:
+        while (remaining := self.processes()) and time.monotonic() < end:
             time.sleep(0.1)
-        return left
+        return remaining
 
     def sweep(self) -> None:
         """End whatever is left, however the test has gone."""

@@ -53,10 +53,10 @@ class Job:
     def rounds(self, host: str) -> dict[int, float]:
         """The rounds that a host's worker has logged on its own disk → when (time.time)."""
         folder = self._workdirs[host] / self._logs / host / "cpu"
-        found = {}
+        times = {}
         for path in folder.glob("iter-*.txt"):
-            found[int(path.stem.removeprefix("iter-"))] = path.stat().st_mtime
-        return found
+            times[int(path.stem.removeprefix("iter-"))] = path.stat().st_mtime
+        return times
 
     def until_trained(self, rounds: int, *hosts: str) -> None:
         """Wait until hosts, or all three, have logged so many more rounds than now."""
@@ -81,5 +81,5 @@ class Job:
         """What launch says of a job that ends with this exit code; nothing of it is left."""
         assert self.launch.wait(LONG) == code, self.launch.output
         assert self.launch.gone_within(60) == {}
-        found: dict[str, Any] = json.loads((self._folder / "job.json").read_text())
-        return found
+        report: dict[str, Any] = json.loads((self._folder / "job.json").read_text())
+        return report

@@ -69,7 +69,9 @@ class SlurmCluster:
         (folder / "munge.key").write_bytes(os.urandom(128))
         (folder / "munge.key").chmod(0o600)
         self.variables = {"SLURM_CONF": str(folder / "slurm.conf")}
-        files = {f"--{each}": folder / f"munge.{each.partition('-')[0]}" for each in ("key-file", "socket", "pid-file")}
+        files = {
+            f"--{option}": folder / f"munge.{option.partition('-')[0]}" for option in ("key-file", "socket", "pid-file")
+        }
         files |= {"--seed-file": folder / "munge.seed", "--log-file": folder / "munge.log"}
         self._start("munged", "--foreground", "--force", *(f"{flag}={path}" for flag, path in files.items()))
         self._until(lambda: (folder / "munge.socket").exists())
@@ -97,9 +99,9 @@ class SlurmCluster:
     def _until(self, condition) -> None:
         limit = time.monotonic() + 60
         while not condition():
-            said = "\n".join(path.read_text(errors="replace") for path in sorted(self._folder.glob("*-*.log")))
-            assert all(process.poll() is None for process in self._processes), said
-            assert time.monotonic() < limit, said
+            logs = "\n".join(path.read_text(errors="replace") for path in sorted(self._folder.glob("*-*.log")))
+            assert all(process.poll() is None for process in self._processes), logs
+            assert time.monotonic() < limit, logs
             time.sleep(0.2)
 
     def close(self) -> None:

@@ -85,9 +85,9 @@ class Sshd:
             start_new_session=True,
         )
         limit = time.monotonic() + 20
-        while (said := (self.folder / "sshd.log").read_text()).count("Server listening on ") < len(self._addresses):
-            assert self._process.poll() is None, said
-            assert time.monotonic() < limit, said
+        while (log := (self.folder / "sshd.log").read_text()).count("Server listening on ") < len(self._addresses):
+            assert self._process.poll() is None, log
+            assert time.monotonic() < limit, log
             time.sleep(0.05)
 
     def workdir(self, name: str) -> Path:

@@ -37,10 +37,10 @@ def commands(program: str) -> list[list[str]]:
     return [words[3:] for words in lines if words[:3] == ["python", "-m", program]]
 
 
-def run(folder: Path, program: str, words: list[str], *more: str, path: Path | None = None) -> str:
+def run(folder: Path, program: str, words: list[str], *flags: str, path: Path | None = None) -> str:
     """What a program prints; it has to end well."""
     done = subprocess.run(
-        [sys.executable, "-m", program, *words, *more],
+        [sys.executable, "-m", program, *words, *flags],
         cwd=folder,
         env=environment(PYTHONPATH=os.pathsep.join(map(str, filter(None, [path, ROOT])))),
         capture_output=True,
@@ -112,7 +112,7 @@ def distance(one: Path, other: Path) -> float:
     """Of the models of two checkpoints: how far the weights have moved."""
     from esync.runtime.mxnet_import import mx
 
-    before, after = (mx.nd.load(str(each / "model.params")) for each in (one, other))
+    before, after = (mx.nd.load(str(checkpoint / "model.params")) for checkpoint in (one, other))
     return float(np.sqrt(sum(np.sum((before[name] - after[name]).asnumpy().astype(float) ** 2) for name in before)))
 
 
@@ -122,16 +122,16 @@ def test_documented_algorithm_is_a_mode_by_file_module_and_entry_point(folder: P
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
     (folder / "growing.py").rename(package / "growing.py")
-    known = folder / "installed" / "my_package-1.0.dist-info"
-    known.mkdir()
-    (known / "METADATA").write_text("Metadata-Version: 2.1\nName: my_package\nVersion: 1.0\n")
+    dist_info = folder / "installed" / "my_package-1.0.dist-info"
+    dist_info.mkdir()
+    (dist_info / "METADATA").write_text("Metadata-Version: 2.1\nName: my_package\nVersion: 1.0\n")
     point = re.fullmatch(r'\[project\.entry-points\."(.*)"\]\n(.*) = "(.*)"\n', example("entry point"))
     assert point
-    (known / "entry_points.txt").write_text("[{}]\n{} = {}\n".format(*point.groups()))
-    ((_, _, *rest),) = commands("esync.worker")
+    (dist_info / "entry_points.txt").write_text("[{}]\n{} = {}\n".format(*point.groups()))
+    ((_, _, *flags),) = commands("esync.worker")
     for name in ("growing", "my_package.growing:Growing"):
-        said = run(folder, "esync.worker", ["-m", name, *rest], path=folder / "installed")
-        assert "rounds until a round has --local-iterations (default: 10)" in " ".join(said.split())
+        output = run(folder, "esync.worker", ["-m", name, *flags], path=folder / "installed")
+        assert "rounds until a round has --local-iterations (default: 10)" in " ".join(output.split())
     cluster = folder / "cluster.yaml"
     cluster.write_text(cluster.read_text().replace('"growing.py:Growing"', "growing"))
     times, _ = commands("esync.simulate")

@@ -92,17 +92,17 @@ def test_plan_with_batches_by_speed_tells_workers_all_step_times() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"mode": "tiered"}, "batch_by_speed: rounds of mode tiered do not wait for slow workers"),
         ({"mode": "async"}, "batch_by_speed: in mode async no worker waits"),
         ({"mode": "local-sgd", "weighting": "normalized"}, "mode local-sgd does not weight workers by samples"),
     ],
 )
-def test_plan_with_batches_by_speed_where_it_would_be_wrong_is_refused(settings: dict[str, str], said: str) -> None:
+def test_plan_with_batches_by_speed_where_it_would_be_wrong_is_refused(settings: dict[str, str], message: str) -> None:
     content = {**launching.description([0.1, 0.3], **settings), "batch_by_speed": True}
 
-    with pytest.raises(DescriptionError, match=said):
+    with pytest.raises(DescriptionError, match=message):
         make(content)
 
 

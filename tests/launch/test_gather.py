@@ -48,10 +48,12 @@ def test_gather_unpack_interrupted_leaves_only_complete_folders(tmp_path, monkey
     monkeypatch.setattr(gather.os, "replace", counted(os.replace))
     with pytest.raises(OSError, match="No space left"):
         gather.unpack(NEW, host)
-    left = files(host) if host.exists() else {}
-    for device in {name.partition("/")[0] for name in left}:
-        assert {name for name in left if name.startswith(device)} == {name for name in NEW if name.startswith(device)}
-    assert len(left) < len(NEW)
+    contents = files(host) if host.exists() else {}
+    for device in {name.partition("/")[0] for name in contents}:
+        assert {name for name in contents if name.startswith(device)} == {
+            name for name in NEW if name.startswith(device)
+        }
+    assert len(contents) < len(NEW)
     assert os.listdir(tmp_path) in ([], ["left"])
 
 

@@ -31,7 +31,11 @@ def cluster(data_dir: Path, **train: Any) -> dict[str, Any]:
 
 def tokens(job: Launch) -> set[str]:
     """The names by which workers of a host find each other."""
-    return {told["ESYNC_HOST_GROUP"].partition(":")[0] for told in job.workers().values() if "ESYNC_HOST_GROUP" in told}
+    return {
+        variables["ESYNC_HOST_GROUP"].partition(":")[0]
+        for variables in job.workers().values()
+        if "ESYNC_HOST_GROUP" in variables
+    }
 
 
 def check_nothing_is_left(job: Launch, names: set[str]) -> None:
@@ -71,7 +75,9 @@ def test_job_per_host_sends_less_and_replaces_a_killed_worker_or_continues_witho
         # Each worker alone would be 3. A killed worker may not have written round 3.
         assert 2 <= sent(tmp_path / name, 2) / facts[0]["model_bytes"] < 2.5
         report = json.loads((tmp_path / f"{name}.json").read_text())
-        assert [each["name"] for each in report["replacements"]] == ([f"worker-{rank}"] if name == "replaced" else [])
+        assert [replacement["name"] for replacement in report["replacements"]] == (
+            [f"worker-{rank}"] if name == "replaced" else []
+        )
         assert report["lost"] == ([f"worker-{rank}"] if name == "lost" else [])
         assert rounds(tmp_path / name / "lenet/sync/left/cpu-1")[-1] == number
         check_nothing_is_left(job, names[name])

@@ -78,7 +78,7 @@ def test_launch_of_two_jobs_at_once_keeps_them_apart_and_each_copes_with_a_kille
         assert report["done"]
         assert report["figures"]["rounds"] == number
         assert report["figures"]["speed_limit"] == pytest.approx(sum(8 / step for step in steps[:workers]))
-        assert [each["name"] for each in report["replacements"]] == ["worker-1"] * (mode == "sync")
+        assert [replacement["name"] for replacement in report["replacements"]] == ["worker-1"] * (mode == "sync")
         assert report["lost"] == ["worker-1"] * (mode == "esync")
         assert "worker-1 (right/cpu) was ended by SIGKILL" in job.output
 
@@ -89,13 +89,13 @@ def test_launch_of_two_jobs_at_once_keeps_them_apart_and_each_copes_with_a_kille
 
         write_trace([load_run(folder)], tmp_path / "trace.json")
         trace = read_trace(tmp_path / "trace.json")
-        assert len([each for each in trace.slices["left/cpu"] if each.depth == 0]) == number
+        assert len([span for span in trace.slices["left/cpu"] if span.depth == 0]) == number
         assert trace.arrows
         ((killed, event),) = trace.instants["job/events"]
         assert event.startswith("worker-1 was")
         if mode == "sync":  # the round in which it was replaced is the longest one
             assert "and was replaced" in event
-            absent = max(trace.slices["right/cpu"], key=lambda each: each.end - each.begin)
+            absent = max(trace.slices["right/cpu"], key=lambda span: span.end - span.begin)
             assert absent.begin - 1e6 < killed < absent.end
 
         logs = {path.stem for path in (folder / "processes").glob("*.log")}
@@ -153,7 +153,7 @@ def test_launch_with_worker_killed_near_the_end_finishes_the_run(tmp_path, data_
     assert job.processes() == {}
     assert (tmp_path / f"died-{moment}").exists()
     report = json.loads((tmp_path / "result.json").read_text())
-    assert [each["name"] for each in report["replacements"]] == [victim]
+    assert [replacement["name"] for replacement in report["replacements"]] == [victim]
     assert report["figures"]["rounds"] == 10
     assert list(tmp_path.glob("logs/lenet/dying/left/cpu/model/model.params"))
 

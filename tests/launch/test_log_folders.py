@@ -32,8 +32,8 @@ def test_log_folders_with_earlier_run_move_its_logs_aside(tmp_path):
     assert moved.read_text() == "old"
     for device in ("cloud1/cpu", "gone/gpu3"):
         assert [path.name for path in (tmp_path / device).glob("earlier-*/iter-1.txt")] == ["iter-1.txt"]
-    found, skipped = find_devices(tmp_path)
-    assert [device.rounds for device in found] == [(), ()]
+    devices, skipped = find_devices(tmp_path)
+    assert [device.rounds for device in devices] == [(), ()]
     assert skipped == []  # the processes' logs are no host, and no noise either
     folders.close()
     write(folders.processes / "worker-0.log")
@@ -86,8 +86,8 @@ def listener(port: int) -> socket.socket:
 
 
 def test_ports_are_reserved_and_can_be_listened_on():
-    with Ports() as ports, Ports() as others:
-        mine, theirs = ports.free(100), others.free(100)
+    with Ports() as ports, Ports() as other_ports:
+        mine, theirs = ports.free(100), other_ports.free(100)
         assert mine == sorted(mine)
         assert len({*mine, *theirs}) == 200
         with listener(mine[0]), socket.create_connection(("127.0.0.1", mine[0]), timeout=5):

@@ -48,15 +48,15 @@ def machines(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Machine
 def start(tmp_path: Path, data_dir: Path, machines: Machines, launch: Start) -> Callable[..., Job]:
     """Start jobs on the machines; they have all trained when it returns."""
 
-    def job(*flags: str, **more: Any) -> Job:
-        started = Job(machines, launch, tmp_path, *flags, data_dir=str(data_dir), **more)
+    def job(*flags: str, **options: Any) -> Job:
+        started = Job(machines, launch, tmp_path, *flags, data_dir=str(data_dir), **options)
         started.until_trained(2)
         return started
 
     return job
 
 
-def whole(job: Job, host: str) -> bool:
+def is_complete(job: Job, host: str) -> bool:
     """Return whether a host's worker has logged every round.
 
     The one in whose exchange it was lost may be missing.
@@ -109,9 +109,9 @@ def test_machine_unplugged_for_long_gets_its_worker_back(machines: Machines, sta
     job.until_trained(3)
     (replacement,) = job.interrupt()["replacements"]
     assert (replacement["name"], replacement["counted"]) == ("worker-2", False)
-    assert whole(job, ANT)
+    assert is_complete(job, ANT)
     if train["mode"] != "async" and "elastic" not in train:
-        assert whole(job, CAT)
+        assert is_complete(job, CAT)
 
 
 @pytest.mark.long
@@ -124,9 +124,9 @@ def test_machine_without_power_is_replaced_by_a_spare_host(machines: Machines, s
     job.until_said("worker-2 (dog/cpu) is back after")
     job.until_trained(3, ANT, BEE, DOG)
     report = job.report() if to_its_end else job.interrupt()
-    assert [each["name"] for each in report["replacements"]] == ["worker-2"]
+    assert [replacement["name"] for replacement in report["replacements"]] == ["worker-2"]
     assert report["lost_hosts"] == [CAT]
-    assert whole(job, ANT)
+    assert is_complete(job, ANT)
     if to_its_end:
         assert max(job.rounds(DOG)) == 40
         assert "the logs of cat have not been copied" in job.launch.output

@@ -25,14 +25,14 @@ from esync.reports.modes import FOLDERS
 def make(
     content: dict[str, Any],
     cores: int | None = None,
-    there: dict[str, HostResources] | None = None,
+    resources: dict[str, HostResources] | None = None,
     **typed: Any,
 ) -> LaunchPlan:
     """Plan it with the ports 1001, 1002, …; only localhost is this machine."""
     description = Description.model_validate(content)
     hosts = locate(description, is_here=lambda address: address == "localhost")
     ports = itertools.islice(itertools.count(1001), ports_needed(description))
-    return plan(description, hosts, typed, HostResources(ports, cores), there)
+    return plan(description, hosts, typed, HostResources(ports, cores), resources)
 
 
 def options_of(spec: ProcessSpec) -> Any:
@@ -119,7 +119,7 @@ class Colour(enum.Enum):
 
 
 @pytest.fixture
-def own():
+def own_mode():
     """A mode "own" whose options have unusual types."""
     before = dict(ALGORITHMS)
 
@@ -138,7 +138,7 @@ def own():
     ALGORITHMS.update(before)
 
 
-@pytest.mark.usefixtures("own")
+@pytest.mark.usefixtures("own_mode")
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
@@ -157,7 +157,7 @@ def test_plan_passes_algorithm_options_of_the_description_to_workers(name, value
     assert getattr(arguments.choose_algorithm(options_of(worker)).options, name) == expected
 
 
-@pytest.mark.usefixtures("own")
+@pytest.mark.usefixtures("own_mode")
 def test_plan_with_option_value_that_a_worker_would_misread_is_refused():
     with pytest.raises(DescriptionError, match=r"told '0.3', and would understand 0\.003 instead"):
         make(launching.description([0.1], mode="own", percent=30))
@@ -226,10 +226,10 @@ def test_plan_with_shares_by_speed_gives_the_workers_the_weights():
 def test_rate_that_the_mode_does_not_use_is_named():
     content = launching.description([0.1] * 2, mode="esync", local_lr=0.0005)
     content["train"].pop("learning_rate", None)
-    said = "mode sync does not use the description's local_lr: learning_rate is 0.001"
-    assert said in make(content, mode="sync").remarks
+    message = "mode sync does not use the description's local_lr: learning_rate is 0.001"
+    assert message in make(content, mode="sync").remarks
     assert not [remark for remark in make(content).remarks if "local_lr" in remark]
-    assert said not in make(content, mode="sync", learning_rate=0.002).remarks
+    assert message not in make(content, mode="sync", learning_rate=0.002).remarks
 
 
 def test_description_with_a_preset_and_another_mode_is_refused(tmp_path):
@@ -342,11 +342,11 @@ def test_plan_of_dry_run_on_several_machines_asks_no_host():
 
 
 def test_plan_on_several_machines_uses_the_hosts_ports_and_cores():
-    there = {"left": HostResources([2001, 2002, 2003, 2004, 2005], 9), "right": HostResources([3001, 3002], 5)}
+    resources = {"left": HostResources([2001, 2002, 2003, 2004, 2005], 9), "right": HostResources([3001, 3002], 5)}
     content = several_machines()
     for worker in content["workers"]:
         del worker["threads"]
-    scheduler, server, state_server, *workers = make(content, there=there).processes
+    scheduler, server, state_server, *workers = make(content, resources=resources).processes
     assert scheduler.environment["DMLC_PS_ROOT_PORT"] == "2001"
     assert server.environment["PORT"] == "2002"
     assert state_server.command[-1] == "2003"
@@ -359,8 +359,12 @@ def test_plan_with_spare_hosts_prepares_the_workers_of_one_host_each():
     del content["workers"][1]["threads"]
     content["hosts"]["spare"] = {"address": "10.0.0.7", "python": "python3.11"}
     content["spare_hosts"] = ["spare"]
-    there = {"left": HostResources([], 9), "right": HostResources([], 5), "spare": HostResources([4001, 4002, 4003], 9)}
-    job = make(content, there=there)
+    resources = {
+        "left": HostResources([], 9),
+        "right": HostResources([], 5),
+        "spare": HostResources([4001, 4002, 4003], 9),
+    }
+    job = make(content, resources=resources)
     moved = job.spares["spare"]
     assert list(moved) == ["worker-0", "worker-2", "worker-1"]
     assert {(spec.name, spec.where) for spec in moved.values()} == {

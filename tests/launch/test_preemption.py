@@ -56,8 +56,8 @@ def test_preempted_job_goes_on_without_losing_a_round(tmp_path, data_dir, launch
     again = launch(file, "--resume")
     assert again.wait(LIMIT) == 0, again.output
     assert numbers(folder) == list(range(1, 31))
-    whole = launch(file, "--name", "whole", "--checkpoint-dir", "others")
-    assert whole.wait(LIMIT) == 0, whole.output
+    reference = launch(file, "--name", "whole", "--checkpoint-dir", "others")
+    assert reference.wait(LIMIT) == 0, reference.output
     one, other = (weights(tmp_path / name / "model" / "model.params") for name in ("kept", "others"))
     assert one.keys() == other.keys()
     for name in one:

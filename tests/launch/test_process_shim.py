@@ -106,10 +106,10 @@ def test_shim_beside_process_with_non_utf8_name_ends_all_descendants(tmp_path):
     """The shim searches all processes of the machine for descendants of its command."""
     odd = "import ctypes, time; ctypes.CDLL(None).prctl(15, b'Pr\\xfcfung'); print('up', flush=True); time.sleep(60)"
     pid_file = tmp_path / "left"
-    left = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(60)"
+    orphan = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(60)"
     program = f"""
         import os, subprocess, sys, time
-        subprocess.Popen([sys.executable, "-c", {left!r}, {str(pid_file)!r}], start_new_session=True)
+        subprocess.Popen([sys.executable, "-c", {orphan!r}, {str(pid_file)!r}], start_new_session=True)
         while not (os.path.exists({str(pid_file)!r}) and open({str(pid_file)!r}).read()):
             time.sleep(0.05)
     """

@@ -57,8 +57,8 @@ def test_agent_on_host_with_checkpoints_of_an_earlier_run_refuses(tmp_path):
 def test_agent_without_a_source_or_with_another_one_refuses(code_folder, kind, source):
     path, _, name = source.rpartition(":")
     file = Path(path).name
-    said = [f"{file}:{name}", "another digest"]
-    request = {**CHECK, "address": "", "checkpoints": None, kind: [said] if kind == "functions" else said}
+    entry = [f"{file}:{name}", "another digest"]
+    request = {**CHECK, "address": "", "checkpoints": None, kind: [entry] if kind == "functions" else entry}
     with closing(Agent()) as agent:
         absent = agent.answer(dict(request))["error"]
         assert f"{file}:{name}: the file {code_folder}/{file} is not there" in absent
@@ -91,8 +91,8 @@ def test_agent_is_asked_about_checkpoints_and_sources_only_on_hosts_of_workers(f
         def __init__(self) -> None:
             pass
 
-        def ask(self, each, patience):
-            requests.update(each)
+        def ask(self, questions, patience):
+            requests.update(questions)
             return {}
 
     check_hosts(job, Asked(), {}, 0)
@@ -106,8 +106,8 @@ def test_agent_probe_reports_which_ports_of_other_hosts_answer(tmp_path):
     """Two agents on this machine; one port answers, one refuses, and one drops packets."""
     one, other = Agent(), Agent()
     with socket.socket() as closed, socket.socket() as full, contextlib.ExitStack() as callers:
-        for each in (closed, full):
-            each.bind(("127.0.0.1", 0))
+        for sock in (closed, full):
+            sock.bind(("127.0.0.1", 0))
         full.listen(0)
         for _ in range(3):  # more than it takes: whoever comes next waits for an answer
             caller = callers.enter_context(socket.socket())
@@ -117,9 +117,9 @@ def test_agent_probe_reports_which_ports_of_other_hosts_answer(tmp_path):
             (held,) = ports.free(1)
             good = ("left", "127.0.0.1", held)
             assert one.answer({"do": "listen", "endpoints": [good]}) == {}
-            wanted = [good, ("left", *closed.getsockname()), ("left", *full.getsockname())]
-            failed = other.answer({"do": "reach", "endpoints": wanted})["failed"]
-            assert [each[2] for each in failed] == [closed.getsockname()[1], full.getsockname()[1]]
+            endpoints = [good, ("left", *closed.getsockname()), ("left", *full.getsockname())]
+            failed = other.answer({"do": "reach", "endpoints": endpoints})["failed"]
+            assert [endpoint[2] for endpoint in failed] == [closed.getsockname()[1], full.getsockname()[1]]
             assert one.answer({"do": "hush", "endpoints": []}) == {}
             socket.create_server(("127.0.0.1", held)).close()  # it is free for whom it is held
     (sentence,) = sentences("right", failed)

@@ -30,67 +30,67 @@ def test_each_run_has_a_seed_a_name_and_checkpoints_of_its_own():
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
+def calls(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
     """What `run_all` has said, and the folders that it has compared."""
-    said: dict[str, list[Any]] = {"say": [], "error": [], "compared": []}
-    monkeypatch.setattr(repeat, "compare_folders", lambda folders: said["compared"].extend(folders))
+    record: dict[str, list[Any]] = {"say": [], "error": [], "compared": []}
+    monkeypatch.setattr(repeat, "compare_folders", lambda folders: record["compared"].extend(folders))
     monkeypatch.setattr(repeat, "comparison_text", lambda comparison, width: "the table")
-    return said
+    return record
 
 
-def outcome(told: dict[str, list[Any]], *ends: RunEnd | Exception) -> int:
-    left = list(ends)
+def outcome(calls: dict[str, list[Any]], *ends: RunEnd | Exception) -> int:
+    remaining = list(ends)
 
-    def run(each: Any) -> RunEnd:
-        end = left.pop(0)
+    def run(repetition: Any) -> RunEnd:
+        end = remaining.pop(0)
         if isinstance(end, Exception):
             raise end
         return end
 
     runs = repetitions(len(ends), {}, {})
-    return run_all(runs, run, told["say"].append, told["error"].append, lambda comparison: None)
+    return run_all(runs, run, calls["say"].append, calls["error"].append, lambda comparison: None)
 
 
-def test_a_run_that_fails_is_named_and_the_others_go_on(told, capsys):
+def test_a_run_that_fails_is_named_and_the_others_go_on(calls, capsys):
     ends = (RunEnd(0, Path("a")), RunEnd(1, Path("b")), ExpectedError("no host"), RunEnd(0, Path("d")))
-    assert outcome(told, *ends) == 1
-    assert told["compared"] == [Path("a"), Path("d")]
-    assert told["error"] == ["no host", "2 of 4 runs failed: seed1, seed2"]
-    assert told["say"][-1] == "run 4 of 4: seed3, seed 3"
+    assert outcome(calls, *ends) == 1
+    assert calls["compared"] == [Path("a"), Path("d")]
+    assert calls["error"] == ["no host", "2 of 4 runs failed: seed1, seed2"]
+    assert calls["say"][-1] == "run 4 of 4: seed3, seed 3"
     assert "the table" in capsys.readouterr().out
 
 
-def test_table_is_printed_where_the_comparison_cannot_be_written(told, capsys):
+def test_table_is_printed_where_the_comparison_cannot_be_written(calls, capsys):
     def full(comparison: object) -> None:
         raise OSError(28, "No space left on device")
 
     with pytest.raises(OSError, match="No space left"):
-        run_all(repetitions(1, {}, {}), lambda each: RunEnd(0, Path("a")), print, print, full)
+        run_all(repetitions(1, {}, {}), lambda repetition: RunEnd(0, Path("a")), print, print, full)
     assert "the table" in capsys.readouterr().out
 
 
-def test_a_signal_ends_all_runs(told):
-    assert outcome(told, RunEnd(0, Path("a")), RunEnd(1, interrupted=True), RunEnd(0, Path("c"))) == 1
-    assert told["error"] == ["1 of 3 runs failed: seed1; 1 more have not begun"]
-    assert len(told["say"]) == 2
+def test_a_signal_ends_all_runs(calls):
+    assert outcome(calls, RunEnd(0, Path("a")), RunEnd(1, interrupted=True), RunEnd(0, Path("c"))) == 1
+    assert calls["error"] == ["1 of 3 runs failed: seed1; 1 more have not begun"]
+    assert len(calls["say"]) == 2
 
 
-def test_a_mistake_in_the_description_is_told_once(told):
+def test_a_mistake_in_the_description_is_told_once(calls):
     with pytest.raises(DescriptionError, match="wrong"):
-        outcome(told, DescriptionError("wrong"), RunEnd(0))
-    assert len(told["say"]) == 1
+        outcome(calls, DescriptionError("wrong"), RunEnd(0))
+    assert len(calls["say"]) == 1
 
 
 def test_program_is_told_its_seed(tmp_path, capsys):
     file = write(tmp_path / "cluster.yaml", {**launching.description([0.1]), "train": {}})
     words = [str(file), "--dry-run", "--repeat", "2", "--name", "base", "--", "python", "train.py", "--seed={seed}"]
     assert launch_main(words) == 0
-    said = capsys.readouterr()
+    captured = capsys.readouterr()
     for seed in (0, 1):
-        assert f"train.py --seed={seed}" in said.out
-        assert f"ESYNC_SEED={seed}" in said.out
-        assert f"program@base-seed{seed}" in said.out
-    assert "write {seed}" not in said.err
+        assert f"train.py --seed={seed}" in captured.out
+        assert f"ESYNC_SEED={seed}" in captured.out
+        assert f"program@base-seed{seed}" in captured.out
+    assert "write {seed}" not in captured.err
     assert launch_main([*words[:-1], "--data"]) == 0
     assert "write {seed} among its words" in capsys.readouterr().err
 
@@ -102,9 +102,9 @@ def test_simulations_are_repeated_and_compared(tmp_path, capsys):
     assert simulate([*words, f"--json={tmp_path}/all.json"]) == 0
     folders = sorted(path.name for path in (tmp_path / "logs" / "lenet").iterdir())
     assert folders == ["sync@base-seed0", "sync@base-seed1"]
-    said = capsys.readouterr()
-    assert "| SSGD, base | 2 |" in said.out
-    assert "simulate: run 2 of 2: base-seed1, seed 1" in said.err
+    captured = capsys.readouterr()
+    assert "| SSGD, base | 2 |" in captured.out
+    assert "simulate: run 2 of 2: base-seed1, seed 1" in captured.err
     assert len(json.loads((tmp_path / "all.json").read_text())["runs"]) == 2
     assert simulate([*words, "--sweep=epsilon=1,2"]) == 2
     assert "--repeat contradicts --sweep: sweep seed=0,1,2 instead" in capsys.readouterr().err

@@ -74,8 +74,8 @@ def test_report_compares_with_the_fastest_device_and_with_baselines_logged_besid
     devices = {"one/gpu0": 0.5, "two/gpu0": 1.0}
     half_times = {"esync": 4.0, "local": 8.0, "sync": 16.0}
     for mode, half_time in half_times.items():
-        there = {"one/gpu0": 0.5} if mode == "local" else devices
-        write_run(tmp_path / "lenet" / mode, there, 60, half_time=half_time)
+        mode_devices = {"one/gpu0": 0.5} if mode == "local" else devices
+        write_run(tmp_path / "lenet" / mode, mode_devices, 60, half_time=half_time)
     plans = {
         mode: SimpleNamespace(
             program=None,

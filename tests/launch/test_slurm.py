@@ -30,18 +30,18 @@ EXAMPLE = ROOT / "examples" / "slurm"
 Start = Callable[..., Launch]
 
 
-def variables(nodes: str, here: str = "") -> dict[str, str]:
-    """The variables of a job with a stand-in for srun; `here` is the node that launch runs on."""
+def variables(nodes: str, node: str = "") -> dict[str, str]:
+    """The variables of a job with a stand-in for srun; `node` is the node that launch runs on."""
     names = {"SLURM_JOB_ID": "7", "STAND_IN_NODES": nodes, "PATH": f"{STAND_IN}:{os.environ['PATH']}"}
-    return {**names, **({"SLURMD_NODENAME": here} if here else {})}
+    return {**names, **({"SLURMD_NODENAME": node} if node else {})}
 
 
 @pytest.fixture
 def job(monkeypatch, tmp_path) -> Callable[..., Description]:
     """The description of a job with a stand-in for srun."""
 
-    def describe(nodes: str, here: str = "", text: str = "train: {mode: sync}\n", **more: str) -> Description:
-        for name, value in {**variables(nodes, here), **more}.items():
+    def describe(nodes: str, node: str = "", text: str = "train: {mode: sync}\n", **environment: str) -> Description:
+        for name, value in {**variables(nodes, node), **environment}.items():
             monkeypatch.setenv(name, value)
         (tmp_path / "train.yaml").write_text(text)
         return read(tmp_path / "train.yaml", cluster=slurm.cluster())
@@ -63,22 +63,22 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
 
 
 def test_slurm_with_gpus_makes_a_worker_for_each_and_for_each_task_of_nodes_without(job):
-    found = job("n1:2:8:4 n2:3:6:0", here="n1", SLURM_CPUS_PER_TASK="2")
+    description = job("n1:2:8:4 n2:3:6:0", node="n1", SLURM_CPUS_PER_TASK="2")
     expected = [("n1", f"gpu{number}", None) for number in range(4)] + [("n2", "cpu", 2)] * 3
-    assert [(worker.host, worker.device, worker.threads) for worker in found.workers] == expected
-    assert {found.scheduler.host, found.servers[0].host, found.state_server.host} == {"n1"}
-    assert list(found.hosts) == ["n2"]
-    assert found.hosts["n2"].srun == ["--cpus-per-task=6"]
-    assert (found.hosts["n2"].workdir, found.hosts["n2"].python) == (os.getcwd(), sys.executable)
+    assert [(worker.host, worker.device, worker.threads) for worker in description.workers] == expected
+    assert {description.scheduler.host, description.servers[0].host, description.state_server.host} == {"n1"}
+    assert list(description.hosts) == ["n2"]
+    assert description.hosts["n2"].srun == ["--cpus-per-task=6"]
+    assert (description.hosts["n2"].workdir, description.hosts["n2"].python) == (os.getcwd(), sys.executable)
 
 
 def test_slurm_outside_of_the_nodes_reaches_all_of_them_by_srun(job):
-    found = job("n1:1:8:2 n2:1:8:1")
-    assert {name: host.srun for name, host in found.hosts.items()} == {
+    description = job("n1:1:8:2 n2:1:8:1")
+    assert {name: host.srun for name, host in description.hosts.items()} == {
         "n1": ["--cpus-per-task=8", "--gres=gpu:2"],
         "n2": ["--cpus-per-task=8", "--gres=gpu:1"],
     }
-    assert all(worker.threads is None for worker in found.workers)
+    assert all(worker.threads is None for worker in description.workers)
 
 
 def test_slurm_with_more_than_nine_nodes_keeps_their_order(job):
@@ -129,7 +129,7 @@ def test_host_with_srun_and_login_is_refused_and_its_errors_name_the_shared_fold
 def test_launch_with_stand_in_for_srun_runs_a_whole_job(tmp_path, data_dir, launch: Start):
     train = {"mode": "esync", "network": "lenet", "batch_size": 8, "local_lr": 0.01, "rounds": 4}
     file = write(tmp_path / "train.yaml", {"train": {**train, "data_dir": str(data_dir), "no_evaluation": True}})
-    nodes = variables(f"{NODES[0]}:1:1:0 {NODES[1]}:2:2:0", here=NODES[0])
+    nodes = variables(f"{NODES[0]}:1:1:0 {NODES[1]}:2:2:0", node=NODES[0])
     running = launch(file, "--slurm", "--json", "job.json", PYTHONPATH=str(ROOT), **nodes)
     assert running.wait(LONG) == 0, running.output
     assert running.gone_within(10) == {}
@@ -166,19 +166,19 @@ class Batch:
     @property
     def state(self) -> str:
         """PENDING, RUNNING, COMPLETED …"""
-        said = self._cluster.run("scontrol", "show", "job", self.number)
-        return said.partition("JobState=")[2].partition(" ")[0]
+        output = self._cluster.run("scontrol", "show", "job", self.number)
+        return output.partition("JobState=")[2].partition(" ")[0]
 
     def processes(self) -> list[str]:
         """Command lines of what runs in the job's folder."""
-        found = []
+        commands = []
         for entry in Path("/proc").glob("[0-9]*"):
             try:
                 if (entry / "cwd").resolve() == self.folder:
-                    found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+                    commands.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
             except OSError:
                 continue  # it has ended meanwhile
-        return found
+        return commands
 
 
 def test_example_on_real_slurm_runs_on_both_nodes(tmp_path, data_dir, cluster):
@@ -214,19 +214,19 @@ def test_example_on_real_slurm_writes_a_checkpoint_when_its_time_is_nearly_over(
     assert (tmp_path / "kept" / f"round-{rounds(device)[-1]}").is_dir()
 
 
-@pytest.mark.parametrize("wanted", ["--gres=gpu:2 -n 1", "--gpus-per-task=1 -n 2 -c 1", "--gpus=2 -n 2"])
-def test_processes_on_real_slurm_have_all_gpus_and_cores_of_the_job(cluster, wanted):
+@pytest.mark.parametrize("flags", ["--gres=gpu:2 -n 1", "--gpus-per-task=1 -n 2 -c 1", "--gpus=2 -n 2"])
+def test_processes_on_real_slurm_have_all_gpus_and_cores_of_the_job(cluster, flags):
     program = (
         "import subprocess; from esync.launch import slurm; found = slurm.cluster(); [node] = found['hosts'];"
         "print([worker['device'] for worker in found['workers']], flush=True);"
         "words = ['sh', '-c', 'echo $CUDA_VISIBLE_DEVICES on $(nproc) of $SLURM_CPUS_ON_NODE'];"
         "subprocess.run(slurm.step(node, found['hosts'][node]['srun'], *words))"
     )
-    salloc = ["salloc", "--quiet", f"--nodelist={NODES[1]}", *wanted.split(), sys.executable, "-c", program]
-    cores = 2 if "-n 2" in wanted else 1
-    said = cluster.run("env", f"PYTHONPATH={ROOT}", *salloc)
-    assert said.splitlines()[0] == "['gpu0', 'gpu1']", said
-    assert said.splitlines()[1:] == [f"0,1 on {cores} of {cores}"], said
+    salloc = ["salloc", "--quiet", f"--nodelist={NODES[1]}", *flags.split(), sys.executable, "-c", program]
+    cores = 2 if "-n 2" in flags else 1
+    output = cluster.run("env", f"PYTHONPATH={ROOT}", *salloc)
+    assert output.splitlines()[0] == "['gpu0', 'gpu1']", output
+    assert output.splitlines()[1:] == [f"0,1 on {cores} of {cores}"], output
 
 
 def test_answer_of_a_megabyte_in_one_line_comes_through_real_srun(cluster):
@@ -240,5 +240,5 @@ def test_launch_under_salloc_on_real_slurm_reaches_all_nodes_by_srun(tmp_path, d
     train = {"mode": "sync", "network": "lenet", "batch_size": 8, "rounds": 3, "data_dir": str(data_dir)}
     file = write(tmp_path / "train.yaml", {"train": {**train, "no_evaluation": True}})
     command = ["salloc", "--nodes=2", f"--chdir={tmp_path}", sys.executable, "-m", "esync.launch", str(file), "--slurm"]
-    said = cluster.run("env", f"PYTHONPATH={ROOT}", *command)
-    assert ", 3 rounds in " in said, said
+    output = cluster.run("env", f"PYTHONPATH={ROOT}", *command)
+    assert ", 3 rounds in " in output, output

@@ -91,8 +91,8 @@ def test_launch_over_ssh_runs_a_whole_job_and_gathers_the_logs(tmp_path, data_di
     devices = ("left/cpu", "right/cpu")
     for device in devices:
         assert rounds(folder / device) == [1, 2, 3, 4]
-        there = machines / device.partition("/")[0] / "logs/lenet/esync" / device
-        for path in there.glob("[!.]*.*"):
+        remote = machines / device.partition("/")[0] / "logs/lenet/esync" / device
+        for path in remote.glob("[!.]*.*"):
             assert (folder / device / path.name).read_text() == path.read_text()
     runs = [json.loads((folder / device / "run.json").read_text()) for device in devices]
     assert sorted(run["rank"] for run in runs) == [0, 1]
@@ -105,11 +105,11 @@ def test_launch_over_ssh_runs_a_whole_job_and_gathers_the_logs(tmp_path, data_di
 
 def _command_lines() -> list[str]:
     """Those of all of this machine's processes that can still be read."""
-    found = []
+    lines = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):  # it has ended meanwhile
-            found.append(file.read_text(errors="replace"))
-    return found
+            lines.append(file.read_text(errors="replace"))
+    return lines
 
 
 def endless(sshd: Sshd, data_dir: Path) -> dict[str, Any]:
@@ -144,9 +144,9 @@ def test_launch_over_ssh_with_broken_connection_replaces_the_worker(tmp_path, da
     (replacement,) = json.loads((tmp_path / "job.json").read_text())["replacements"]
     assert replacement["name"] == "worker-1"
     assert replacement["how"] == "has lost its connection to 127.0.0.3 (ssh ended with exit code 255)"
-    found = rounds(tmp_path / "logs/lenet/sync/right/cpu")  # of both, in one folder
-    assert len(found) >= 59
-    assert (found[0], found[-1]) == (1, 60)
+    numbers = rounds(tmp_path / "logs/lenet/sync/right/cpu")  # of both, in one folder
+    assert len(numbers) >= 59
+    assert (numbers[0], numbers[-1]) == (1, 60)
     assert not (tmp_path / "logs/lenet/sync/right/cpu-1").exists()
 
 
@@ -238,7 +238,7 @@ def test_launch_over_ssh_reports_the_obstacles_of_all_hosts_at_once(tmp_path, da
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     lines = done.stderr.removeprefix("launch: error: ").splitlines()
-    told = {re.match(r"host (\w+): ", line)[1]: line for line in lines}
+    obstacles = {re.match(r"host (\w+): ", line)[1]: line for line in lines}
     expected = {
         "wrongkey": "the login was refused; name the right user and key under hosts.wrongkey",
         "unknownhost": "its host key is not known here; compare and accept it once with: ssh ",
@@ -253,8 +253,8 @@ def test_launch_over_ssh_reports_the_obstacles_of_all_hosts_at_once(tmp_path, da
         "nodata": "no-data/fashion-mnist: no such folder; expected the files of fashion-mnist",
     }
     for name, text in expected.items():
-        assert text in told[name], told[name]
-    assert set(told) == set(expected)
+        assert text in obstacles[name], obstacles[name]
+    assert set(obstacles) == set(expected)
     assert not (tmp_path / "logs").exists()
     assert not (machines / "left" / "logs").exists()
 
@@ -267,18 +267,18 @@ def test_launch_over_ssh_with_silent_host_gives_up(tmp_path, monkeypatch):
 
     monkeypatch.setattr(config, "ANNOUNCE_AFTER", 0.5)
     monkeypatch.setitem(ssh.OPTIONS, "ConnectTimeout", "30")
-    said: list[str] = []
+    messages: list[str] = []
     with socket.socket() as mute:
         mute.bind(("127.0.0.1", 0))
         mute.listen()
         entry = HostEntry(port=mute.getsockname()[1], ssh_options=["-F", "none"])
         with (
-            AgentPool([Host("far", "127.0.0.1", False, "127.0.0.1", entry)], said.append) as agents,
+            AgentPool([Host("far", "127.0.0.1", False, "127.0.0.1", entry)], messages.append) as agents,
             pytest.raises(RemoteHostError, match=r"host far: 127\.0\.0\.1 has not answered for 2 s; check its address"),
         ):
             agents.ask({"far": {"do": "check"}}, 2)
-    assert said
-    assert said[0].startswith("waiting for far (127.0.0.1) for ")
+    assert messages
+    assert messages[0].startswith("waiting for far (127.0.0.1) for ")
 
 
 def test_launch_over_ssh_dry_run_prints_commands_that_can_be_pasted(tmp_path, sshd, machines):

@@ -34,8 +34,8 @@ TELLING = {"ESYNC_PROGRESS": "json"}
 SHORT, LONG = "print('done')", "import time; print('listening', flush=True); time.sleep(60)"
 
 
-def spec(name: str, program: str, role: str = "worker", **more: Any) -> ProcessSpec:
-    return ProcessSpec(name, role, HERE, (sys.executable, "-c", textwrap.dedent(program)), **more)
+def spec(name: str, program: str, role: str = "worker", **options: Any) -> ProcessSpec:
+    return ProcessSpec(name, role, HERE, (sys.executable, "-c", textwrap.dedent(program)), **options)
 
 
 class Recorded:
@@ -76,7 +76,7 @@ class Reacting(Recorded):
         self._text, self._do = text, do
 
     def print(self, text: str) -> None:
-        first = not any(self._text in each for each in self.said)
+        first = not any(self._text in line for line in self.said)
         super().print(text)
         if first and self._text in text:
             self._do()
@@ -331,8 +331,8 @@ def test_supervisor_with_full_disk_loses_output_and_continues_the_job(tmp_path, 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_supervisor_that_receives_a_signal_ends_the_job(tmp_path, number, request):
-    found = signal.signal(number, signal.default_int_handler)  # where the suite runs under nohup, SIGHUP is ignored
-    request.addfinalizer(lambda: signal.signal(number, found))
+    previous = signal.signal(number, signal.default_int_handler)  # where the suite runs under nohup, SIGHUP is ignored
+    request.addfinalizer(lambda: signal.signal(number, previous))
     ready = tmp_path / "ready"
 
     def send() -> None:
@@ -374,9 +374,9 @@ def signal_once(file: Path, *numbers: signal.Signals) -> threading.Thread:
 
 @pytest.mark.parametrize("numbers", [[signal.SIGUSR1], [signal.SIGUSR1, signal.SIGTERM]])
 def test_job_that_is_preempted_before_its_workers_have_begun_starts_none(tmp_path, numbers):
-    begun = tmp_path / "begun"
-    never = f"import time; open({str(begun)!r}, 'w'); time.sleep(60)"
-    sender = signal_once(begun, *numbers)
+    marker = tmp_path / "begun"
+    never = f"import time; open({str(marker)!r}, 'w'); time.sleep(60)"
+    sender = signal_once(marker, *numbers)
     began = time.monotonic()
     plan = preempted_plan(
         tmp_path, spec("state-server", never, "state server", endless=True, ready="listening"), spec("worker-0", LONG)
@@ -390,10 +390,10 @@ def test_job_that_is_preempted_before_its_workers_have_begun_starts_none(tmp_pat
 
 def test_servers_do_not_wait_for_workers_that_were_preempted_before_they_listened(tmp_path, monkeypatch):
     monkeypatch.setattr(config, "LAUNCH_FAREWELL", 40.0)
-    begun = tmp_path / "begun"
-    sender = signal_once(begun, signal.SIGTERM)
+    marker = tmp_path / "begun"
+    sender = signal_once(marker, signal.SIGTERM)
     began = time.monotonic()
-    worker = spec("worker-0", f"import time; open({str(begun)!r}, 'w'); time.sleep(60)")
+    worker = spec("worker-0", f"import time; open({str(marker)!r}, 'w'); time.sleep(60)")
     outcome = Supervisor(preempted_plan(tmp_path, spec("server-0", LONG, "server"), worker), tmp_path, Recorded()).run()
     sender.join()
     assert time.monotonic() - began < 20
@@ -401,12 +401,12 @@ def test_servers_do_not_wait_for_workers_that_were_preempted_before_they_listene
 
 
 def test_replacement_is_told_of_a_preemption_once_it_has_joined(tmp_path):
-    begun, second = tmp_path / "begun", tmp_path / "second"
+    first, second = tmp_path / "begun", tmp_path / "second"
     program = f"""
         import os, pathlib, signal, sys, time
         from esync.runtime import progress
-        replacement = os.path.exists({str(begun)!r})
-        pathlib.Path({str(begun)!r}).touch()
+        replacement = os.path.exists({str(first)!r})
+        pathlib.Path({str(first)!r}).touch()
         if replacement:
             pathlib.Path({str(second)!r}).touch()
             time.sleep(1)  # it looks for the others, and does not listen yet
@@ -438,12 +438,12 @@ def test_supervisor_announces_who_is_missing_only_after_they_have_been_missing_f
     monkeypatch.setattr(config, "ANNOUNCE_AFTER", 1.0)
     missing = progress.EVENT_MARK + json.dumps({"kind": progress.MISSING, "what": "worker 0 to leave"})
 
-    def said(before: float, after: float) -> list[str]:
+    def messages(before: float, after: float) -> list[str]:
         program = f"import time; time.sleep({before}); print({missing!r}, flush=True); time.sleep({after})"
         return supervise(tmp_path, spec("worker-0", program))[1].said
 
-    assert not any("to leave" in text for text in said(1.5, 0.3))
-    assert "waiting for worker 0 to leave for 1 s" in said(0.0, 1.8)
+    assert not any("to leave" in text for text in messages(1.5, 0.3))
+    assert "waiting for worker 0 to leave for 1 s" in messages(0.0, 1.8)
 
 
 def test_supervisor_with_much_output_does_not_block_the_process(tmp_path):
@@ -469,8 +469,8 @@ FRAIL = """
 """
 
 
-def frail(folder: Path, name: str, deaths: int, **more: Any) -> ProcessSpec:
-    return spec(name, FRAIL.replace("COUNT", str(folder / f"{name}.count")).replace("DEATHS", str(deaths)), **more)
+def frail(folder: Path, name: str, deaths: int, **options: Any) -> ProcessSpec:
+    return spec(name, FRAIL.replace("COUNT", str(folder / f"{name}.count")).replace("DEATHS", str(deaths)), **options)
 
 
 def test_supervisor_with_dying_worker_replaces_it(tmp_path):
@@ -669,9 +669,9 @@ def test_supervisor_names_the_process_that_has_failed_before_those_that_end_for_
 
 
 def test_supervisor_with_elastic_and_dead_worker_continues_without_it(tmp_path):
-    gone = tmp_path / "gone"
-    view = Reacting("the others go on without it", gone.touch)
-    other = spec("worker-1", f"import os, time\nwhile not os.path.exists({str(gone)!r}): time.sleep(0.1)")
+    marker = tmp_path / "gone"
+    view = Reacting("the others go on without it", marker.touch)
+    other = spec("worker-1", f"import os, time\nwhile not os.path.exists({str(marker)!r}): time.sleep(0.1)")
     outcome, _ = supervise(tmp_path, frail(tmp_path, "worker-0", 9), other, restarts=1, elastic=True, view=view)
     assert outcome.ok
     assert (outcome.lost, len(outcome.replacements)) == (["worker-0"], 1)

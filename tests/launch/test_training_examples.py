@@ -79,10 +79,10 @@ def test_example_without_these_lines_is_a_gluon_program_that_learns(tmp_path: Pa
 
 @pytest.mark.parametrize(("name", "resumed"), [("language_model", False), ("fine_tuning", True), ("gan", False)])
 def test_example_alone_learns_and_goes_on_from_its_checkpoint(tmp_path: Path, name: str, resumed: bool) -> None:
-    kept = {"ESYNC_CHECKPOINT_DIR": str(tmp_path / "kept"), "ESYNC_RESUME": "1"}
+    variables = {"ESYNC_CHECKPOINT_DIR": str(tmp_path / "kept"), "ESYNC_RESUME": "1"}
     output = ""
     for epochs in (1, 2) if resumed else (2,):
-        output += run(tmp_path, EXAMPLES / f"{name}.py", *PROGRAMS[name][0], "--epochs", str(epochs), **kept)
+        output += run(tmp_path, EXAMPLES / f"{name}.py", *PROGRAMS[name][0], "--epochs", str(epochs), **variables)
     check_learning(name, output)
     assert output.count("going on from the checkpoint") == resumed
 

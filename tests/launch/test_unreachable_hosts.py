@@ -84,10 +84,10 @@ def goes_away(folder: Path, host: str) -> str:
     return f"open({str(folder / 'away' / host)!r}, 'w').close()"
 
 
-def supervise(folder: Path, view: Recorded, *specs: ProcessSpec, patience: float = 60, **more: Any) -> JobOutcome:
-    options = argparse.Namespace(start_timeout=30, elastic=more.get("elastic", False))
-    plan = LaunchPlan(specs, options, folder, spares=more.get("spares", {}))
-    return Supervisor(plan, folder, view, more.get("restarts", 1), patience).run()
+def supervise(folder: Path, view: Recorded, *specs: ProcessSpec, patience: float = 60, **kwargs: Any) -> JobOutcome:
+    options = argparse.Namespace(start_timeout=30, elastic=kwargs.get("elastic", False))
+    plan = LaunchPlan(specs, options, folder, spares=kwargs.get("spares", {}))
+    return Supervisor(plan, folder, view, kwargs.get("restarts", 1), patience).run()
 
 
 def lives(folder: Path) -> list[str]:
@@ -162,9 +162,9 @@ def test_unreachable_host_that_stays_away_is_given_up_and_named(folder: Path) ->
 
 
 def test_unreachable_host_with_elastic_is_continued_without(folder: Path) -> None:
-    gone = folder / "gone"
-    view = Reacting("the others go on without it", gone.touch)
-    other = spec("worker-1", f"import os, time\nwhile not os.path.exists({str(gone)!r}): time.sleep(0.1)")
+    marker = folder / "gone"
+    view = Reacting("the others go on without it", marker.touch)
+    other = spec("worker-1", f"import os, time\nwhile not os.path.exists({str(marker)!r}): time.sleep(0.1)")
     lost = worker(folder, "left", goes_away(folder, "left"))
     outcome = supervise(folder, view, lost, other, patience=1, elastic=True)
     assert outcome.ok, view.said

@@ -33,7 +33,7 @@ def test_own_network_and_images_work_in_launch_simulate_and_evaluate(tmp_path, l
     job = launch(file)
     assert job.wait(LONG) == 0, job.output
     folder = tmp_path / "logs" / "user_networks.small" / "esync-niid"
-    facts = [json.loads((folder / each / "run.json").read_text()) for each in ("left/cpu", "right/cpu")]
+    facts = [json.loads((folder / device / "run.json").read_text()) for device in ("left/cpu", "right/cpu")]
     assert len({fact["sources"]["dataset"]["digest"] for fact in facts}) == 1
     assert [fact["dataset"] for fact in facts] == ["folder:pets"] * 2
     assert facts[0]["class_names"] == list(user_datasets.CLASSES)
@@ -71,14 +71,14 @@ def classifies(model: Path, folder: Path) -> float:
 
 
 @pytest.mark.parametrize(
-    ("train", "said"),
+    ("train", "message"),
     [
         ({"network": "user_networks.py:smal"}, r"18: train.network: .*no function smal \(did you mean small"),
         ({"mode": "halfwy.py:Halfway"}, r"\d+: train.mode: .*halfwy.py is not there"),
     ],
 )
-def test_launch_with_missing_function_or_file_names_it(tmp_path, monkeypatch, train, said):
+def test_launch_with_missing_function_or_file_names_it(tmp_path, monkeypatch, train, message):
     monkeypatch.chdir(tmp_path)
     shutil.copy(FILE, tmp_path)
-    with pytest.raises(DescriptionError, match=f"cluster.yaml:{said}"):
+    with pytest.raises(DescriptionError, match=f"cluster.yaml:{message}"):
         read(write(tmp_path / "cluster.yaml", launching.description([0.05], **{**TRAIN, **train})))

@@ -32,7 +32,7 @@ def make(content: dict[str, Any], *typed_program: str, **typed: Any) -> LaunchPl
     return make_plan(content, **typed)
 
 
-def told(job: LaunchPlan) -> list[WorkerEnvironment]:
+def environments(job: LaunchPlan) -> list[WorkerEnvironment]:
     return [WorkerEnvironment.read(worker.environment) for worker in job.workers]
 
 
@@ -41,7 +41,7 @@ def cluster(*steps: float, program: Any = WORDS, **train: Any) -> dict[str, Any]
 
 
 def test_user_program_on_one_worker_trains_alone_whatever_the_collective():
-    (worker,) = told(make(cluster(0.1, collective="ring")))
+    (worker,) = environments(make(cluster(0.1, collective="ring")))
     assert worker.collective == "ps"
 
 
@@ -56,15 +56,15 @@ def test_user_program_runs_on_every_worker_with_its_settings_in_variables():
     assert [worker.command for worker in job.workers] == [(sys.executable, *WORDS[1:])] * 3
     assert all(worker.own_program for worker in job.workers)
     assert [spec.name for spec in job.processes[:3]] == ["scheduler", "server-0", "state-server"]
-    for index, each in enumerate(told(job)):
-        assert each.algorithm == "sync"
-        assert (each.rank, each.device, each.step_time) == (index, "cpu", [0.1, 0.2, 0.3][index])
-        assert (each.lease, each.round_timeout, each.job) == (7.0, 50.0, "mine")
-        assert (each.checkpoint_dir, each.resume, each.overwrite) == ("kept", True, False)
-        assert each.state_server == f"127.0.0.1:{job.processes[2].port}"
-        assert each.log_dir == f"base/train/sync/{['left', 'right', 'left'][index]}"
-        assert each.device_folder == ["cpu", "cpu", "cpu-1"][index]
-    assert list(map(str, told(job)[1].straggler_events)) == ["compute:1@2+3"]
+    for index, environment in enumerate(environments(job)):
+        assert environment.algorithm == "sync"
+        assert (environment.rank, environment.device, environment.step_time) == (index, "cpu", [0.1, 0.2, 0.3][index])
+        assert (environment.lease, environment.round_timeout, environment.job) == (7.0, 50.0, "mine")
+        assert (environment.checkpoint_dir, environment.resume, environment.overwrite) == ("kept", True, False)
+        assert environment.state_server == f"127.0.0.1:{job.processes[2].port}"
+        assert environment.log_dir == f"base/train/sync/{['left', 'right', 'left'][index]}"
+        assert environment.device_folder == ["cpu", "cpu", "cpu-1"][index]
+    assert list(map(str, environments(job)[1].straggler_events)) == ["compute:1@2+3"]
     assert job.workers[0].environment["ESYNC_PROGRESS"] == "json"
     assert job.workers[0].environment["DMLC_NUM_WORKER"] == "3"
     assert (str(job.mode_folder), job.trained) == ("base/train/sync", "train")
@@ -73,7 +73,7 @@ def test_user_program_runs_on_every_worker_with_its_settings_in_variables():
 def test_user_program_without_given_mode_chooses_its_own():
     content = cluster(0.1, 0.2)
     job = make(content)
-    assert (told(job)[0].algorithm, job.mode_folder.name) == (None, "program")
+    assert (environments(job)[0].algorithm, job.mode_folder.name) == (None, "program")
     assert [spec.name for spec in job.processes] == ["scheduler", "server-0", "state-server", "worker-0", "worker-1"]
     del content["state_server"]
     assert "state-server" not in [spec.name for spec in make(content).processes]
@@ -86,7 +86,7 @@ def test_user_program_with_one_worker_needs_no_cluster():
     del content["state_server"]
     (worker,) = make(content).processes
     assert not [name for name in worker.environment if name.startswith("DMLC_")]
-    assert told(make(content))[0].rank is None
+    assert environments(make(content))[0].rank is None
     assert [spec.name for spec in make(content, mode="sync").processes] == ["scheduler", "server-0", "worker-0"]
 
 
@@ -96,11 +96,11 @@ def test_user_program_on_the_command_line_keeps_the_description_of_the_cluster()
     assert job.workers[0].command == (sys.executable, "-u", "-W", "error", "own/model.py")
     assert job.remarks[0] == "left to the program, of the description's train: batch_size, learning_rate, network"
     assert str(job.mode_folder) == "logs/model/ssp"
-    assert (told(job)[0].round_timeout, told(job)[0].algorithm) == (50.0, "ssp")
-    assert told(make(content, "python", "a.py"))[0].algorithm == "sync"
+    assert (environments(job)[0].round_timeout, environments(job)[0].algorithm) == (50.0, "ssp")
+    assert environments(make(content, "python", "a.py"))[0].algorithm == "sync"
     content = {**cluster(0.1, 0.2, mode="sync"), "program": "python b.py"}
     assert make(content, "python", "a.py").trained == "a"
-    assert told(make(content, "python", "a.py"))[0].algorithm == "sync"
+    assert environments(make(content, "python", "a.py"))[0].algorithm == "sync"
 
 
 @pytest.mark.parametrize("name", ["network", "dataset", "batch_size", "local_lr", "epochs", "target_accuracy"])
@@ -118,14 +118,14 @@ def test_user_program_has_the_options_of_a_preset_in_its_environment(tmp_path):
     file = launching.write(tmp_path / "c.yaml", cluster(0.1, 0.2, preset="fast") | {"program": "python a.py"})
     assert read(file).train == {"preset": "fast"}
     for job in (make(cluster(0.1, 0.2), preset="fast"), make(cluster(0.1, 0.2, preset="fast"))):
-        (worker, _) = told(job)
+        (worker, _) = environments(job)
         assert worker.algorithm == "tiered"
         assert worker.algorithm_options == {
             "slowest_iterations": "auto", "compression": "auto", "overlap": True, "lr_scaling": "sqrt",
         }  # fmt: skip
         assert worker.weight_average == "polynomial"
         assert "left to the program, of the preset: momentum" in job.remarks
-    (worker, _) = told(make(cluster(0.1, 0.2), preset="fast", compression="4bit", lr_scaling="none"))
+    (worker, _) = environments(make(cluster(0.1, 0.2), preset="fast", compression="4bit", lr_scaling="none"))
     assert (worker.algorithm_options["compression"], worker.algorithm_options["lr_scaling"]) == ("4bit", "none")
 
 
@@ -136,10 +136,10 @@ def test_user_program_is_told_which_normalization_a_preset_would_give_its_networ
 
 
 def test_user_program_has_the_options_of_its_mode():
-    (worker, _) = told(make(cluster(0.1, 0.2), mode="esync", compression="2bit", weight_average="polynomial"))
+    (worker, _) = environments(make(cluster(0.1, 0.2), mode="esync", compression="2bit", weight_average="polynomial"))
     assert (worker.algorithm, worker.algorithm_options) == ("esync", {"compression": "2bit"})
     assert worker.weight_average == "polynomial"
-    assert told(make(cluster(0.1, 0.2, mode="esync"), overlap=True))[0].algorithm_options == {"overlap": True}
+    assert environments(make(cluster(0.1, 0.2, mode="esync"), overlap=True))[0].algorithm_options == {"overlap": True}
     with pytest.raises(DescriptionError, match="--compression: an option of a mode needs the mode beside it"):
         make(cluster(0.1, 0.2), compression="2bit")
     with pytest.raises(DescriptionError, match="--staleness"):
@@ -154,7 +154,7 @@ def test_user_program_with_flag_that_launch_sets_itself_is_refused():
 def test_user_program_step_time_flag_holds_for_workers_without_their_own():
     content = cluster(0.1, 0.2)
     del content["workers"][0]["step_time"]
-    assert [each.step_time for each in told(make(content, step_time=0.7))] == [0.7, 0.2]
+    assert [environment.step_time for environment in environments(make(content, step_time=0.7))] == [0.7, 0.2]
 
 
 @pytest.mark.parametrize(

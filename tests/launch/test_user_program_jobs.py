@@ -38,7 +38,7 @@ def program(folder: Path) -> Path:
     return Path(shutil.copy(SOURCE, folder / "train.py"))
 
 
-def said(folder: Path, worker: int) -> str:
+def worker_log(folder: Path, worker: int) -> str:
     """What a worker has printed."""
     return (folder / "processes" / f"worker-{worker}.log").read_text()
 
@@ -60,12 +60,12 @@ def test_own_program_trains_is_replaced_and_leaves_logs_and_figures(tmp_path, da
     runs = [json.loads((folder / device / "run.json").read_text()) for device in devices]
     assert [run["rank"] for run in runs] == [0, 1, 2]
     for number in range(3):
-        assert f"I am worker {number} of 3, esync\nepoch 1: 10 %" in said(folder, number)
-        assert "@event" not in said(folder, number)
-        assert "@progress" not in said(folder, number)
+        assert f"I am worker {number} of 3, esync\nepoch 1: 10 %" in worker_log(folder, number)
+        assert "@event" not in worker_log(folder, number)
+        assert "@progress" not in worker_log(folder, number)
     report = json.loads((tmp_path / "job.json").read_text())
     assert (report["network"], report["program"][:2], report["mode"]) == ("train", ["python", "train.py"], "esync")
-    assert [each["name"] for each in report["replacements"]] == ["worker-1"]
+    assert [replacement["name"] for replacement in report["replacements"]] == ["worker-1"]
     assert report["replacements"][0]["joined"] is not None
     assert report["figures"]["rounds"] == 40
     assert report["figures"]["speed_limit"] == pytest.approx(sum(8 / step for step in STEPS))
@@ -153,6 +153,6 @@ def test_own_program_over_ssh_trains_and_is_not_replaced_when_it_fails_after_the
     assert "replacement" not in job.output
     folder = tmp_path / "base" / "train" / "sync@first"
     for number, name in enumerate(("right", "left")):
-        assert f"I am worker {number} of 2, sync" in said(folder, number)
+        assert f"I am worker {number} of 2, sync" in worker_log(folder, number)
         assert rounds(folder / name / "cpu") == [1, 2, 3, 4, 5, 6]  # copied
         assert json.loads((folder / name / "cpu" / "run.json").read_text())["rank"] == number

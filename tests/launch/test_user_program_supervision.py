@@ -116,5 +116,5 @@ def test_supervisor_leaves_program_that_reports_no_rounds_in_peace(tmp_path, pro
     words = "worker-0; worker-0 said last: training"
     assert not any(words in text for text in supervise(tmp_path, trains)[1].said)
     monkeypatch.setattr(config, "LAUNCH_PROGRAM_SILENCE", 0.5)
-    said = supervise(tmp_path, trains)[1].said
-    assert any(text.startswith("nothing has been printed for") and text.endswith(words) for text in said)
+    messages = supervise(tmp_path, trains)[1].said
+    assert any(text.startswith("nothing has been printed for") and text.endswith(words) for text in messages)

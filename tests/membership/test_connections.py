@@ -52,9 +52,9 @@ class Peer:
         assert self._process.stdout.readline() == "done\n"
 
     def connect(self) -> socket.socket:
-        here = socket.create_connection(self.address)
+        sock = socket.create_connection(self.address)
         self("accept")
-        return here
+        return sock
 
 
 @pytest.fixture
@@ -63,8 +63,8 @@ def peer():
         yield Peer(process)
 
 
-def mine(here: socket.socket) -> list:
-    return [connection for connection in connections() if connection.local == here.getsockname()]
+def mine(sock: socket.socket) -> list:
+    return [connection for connection in connections() if connection.local == sock.getsockname()]
 
 
 def soon(condition: Callable[[], bool]) -> bool:
@@ -78,37 +78,37 @@ def soon(condition: Callable[[], bool]) -> bool:
 
 
 def test_connections_list_both_ends(peer):
-    with peer.connect() as here:
-        (found,) = mine(here)
-        assert (found.local, found.remote, found.established) == (here.getsockname(), peer.address, True)
-    assert found.inode not in {connection.inode for connection in connections()}
+    with peer.connect() as sock:
+        (entry,) = mine(sock)
+        assert (entry.local, entry.remote, entry.established) == (sock.getsockname(), peer.address, True)
+    assert entry.inode not in {connection.inode for connection in connections()}
 
 
 def test_connections_count_bytes_exactly(peer):
-    with peer.connect() as here:
-        (before,) = mine(here)
+    with peer.connect() as sock:
+        (before,) = mine(sock)
         peer("write", 12_345)
-        left = 12_345
-        while left:
-            left -= len(here.recv(left))
-        here.sendall(b"y" * 100_001)
+        remaining = 12_345
+        while remaining:
+            remaining -= len(sock.recv(remaining))
+        sock.sendall(b"y" * 100_001)
         peer("read", 100_001)
-        assert soon(lambda: mine(here)[0].sent - before.sent == 100_001)
-        assert mine(here)[0].received - before.received == 12_345
+        assert soon(lambda: mine(sock)[0].sent - before.sent == 100_001)
+        assert mine(sock)[0].received - before.received == 12_345
 
 
 def test_connection_closed_by_the_peer_is_not_established(peer):
-    with peer.connect() as here:
+    with peer.connect() as sock:
         peer("close")
-        assert soon(lambda: not mine(here)[0].established)
+        assert soon(lambda: not mine(sock)[0].established)
 
 
 def test_connections_omit_those_of_a_process_to_itself():
     with socket.create_server(("127.0.0.1", 0)) as server:
-        here = socket.create_connection(server.getsockname())
-        there, _ = server.accept()
-        with here, there:
-            ends = {here.getsockname(), there.getsockname()}
+        client = socket.create_connection(server.getsockname())
+        accepted, _ = server.accept()
+        with client, accepted:
+            ends = {client.getsockname(), accepted.getsockname()}
             assert not [connection for connection in connections() if connection.local in ends]
 
 
@@ -123,8 +123,8 @@ def test_connections_omit_other_sockets():
         assert unconnected.fileno() >= 0
         pair = socket.socketpair()
         assert {connection.inode for connection in connections()} == before
-        for each in pair:
-            each.close()
+        for sock in pair:
+            sock.close()
 
 
 def test_connections_leave_the_default_timeout_alone(peer):
@@ -132,7 +132,7 @@ def test_connections_leave_the_default_timeout_alone(peer):
 
     Whoever uses the socket notices nothing.
     """
-    with peer.connect() as here:
+    with peer.connect() as sock:
         socket.setdefaulttimeout(5.0)
         try:
             connections()
@@ -140,53 +140,53 @@ def test_connections_leave_the_default_timeout_alone(peer):
             keep_alive(5, 2, 5, among={peer.address})
         finally:
             socket.setdefaulttimeout(None)
-        assert os.get_blocking(here.fileno())
+        assert os.get_blocking(sock.fileno())
         peer("write", 3)
-        assert here.recv(3) == b"xxx"
+        assert sock.recv(3) == b"xxx"
 
 
 def test_connections_are_listed_without_free_file_descriptors(peer):
     """Strangers who connect again and again can exhaust them."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with peer.connect() as here, ExitStack() as stack:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(256, here.fileno() + 8), limits[1]))
+    with peer.connect() as sock, ExitStack() as stack:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(256, sock.fileno() + 8), limits[1]))
         stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
         with suppress(OSError):
             while True:
                 stack.enter_context(open(os.devnull))
         with pytest.raises(OSError, match="Too many open files"):
             os.listdir("/proc/self/fd")
-        assert len(mine(here)) == 1
-        assert mine(here)[0] in outgoing()
+        assert len(mine(sock)) == 1
+        assert mine(sock)[0] in outgoing()
 
 
 def test_outgoing_omits_accepted_connections(peer):
-    with peer.connect() as here, socket.create_server(("127.0.0.1", 0)) as server:
+    with peer.connect() as sock, socket.create_server(("127.0.0.1", 0)) as server:
         program = f"import socket; s = socket.create_connection(('127.0.0.1', {server.getsockname()[1]})); input()"
         with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE) as other, server.accept()[0]:
             assert server.getsockname() in [connection.local for connection in connections()]
-            assert server.getsockname() not in [each.local for each in outgoing()]
-            assert here.getsockname() in [each.local for each in outgoing()]
+            assert server.getsockname() not in [connection.local for connection in outgoing()]
+            assert sock.getsockname() in [connection.local for connection in outgoing()]
             other.kill()
 
 
 def test_traffic_meter_counts_from_its_creation(peer):
-    with peer.connect() as here:
-        here.sendall(b"y" * 5000)
+    with peer.connect() as sock:
+        sock.sendall(b"y" * 5000)
         peer("read", 5000)
-        assert soon(lambda: mine(here)[0].sent >= 5000)
+        assert soon(lambda: mine(sock)[0].sent >= 5000)
         meter = TrafficMeter()
         assert meter.read_delta() == (0, 0)
-        here.sendall(b"y" * 70_000)
+        sock.sendall(b"y" * 70_000)
         peer("read", 70_000)
         peer("write", 7)
-        assert here.recv(7) == b"x" * 7
+        assert sock.recv(7) == b"x" * 7
         sent = received = 0
 
         def arrived() -> bool:
             nonlocal sent, received
-            more = meter.read_delta()
-            sent, received = sent + more[0], received + more[1]
+            delta = meter.read_delta()
+            sent, received = sent + delta[0], received + delta[1]
             return (sent, received) == (70_000, 7)
 
         assert soon(arrived)

@@ -60,20 +60,20 @@ def test_server_monitor_reports_each_lost_peer_once():
     with ExitStack() as stack:
         scheduler, server = Listener(stack), Listener(stack)
         reports: list[str] = []
-        told = threading.Event()
+        reported = threading.Event()
 
         def lost(who: str) -> None:
             reports.append(who)
-            told.set()
+            reported.set()
 
         monitor = monitor_servers(scheduler.address, [server.address], lost, grace=0.1)
         assert monitor.check(now=time.monotonic()) == []
         monitor.start()
         stack.callback(monitor.close)
         for listener in (scheduler, server):
-            told.clear()
+            reported.clear()
             listener.kill()
-            assert told.wait(60)
+            assert reported.wait(60)
         assert [who.split(" at ")[0] for who in reports] == ["the scheduler", "the parameter server"]
         monitor.close()
         monitor.join(60)
@@ -94,8 +94,8 @@ def test_server_monitor_ignores_other_connections():
         assert monitor.check(now=113.0) == []
         server.kill()
         assert monitor.check(now=200.0) == []
-        (gone,) = monitor.check(now=206.0)
-        assert "parameter server" in gone
+        (message,) = monitor.check(now=206.0)
+        assert "parameter server" in message
 
 
 def test_server_monitor_sets_keep_alive_on_cluster_connections_only():
@@ -103,7 +103,8 @@ def test_server_monitor_sets_keep_alive_on_cluster_connections_only():
         tracker, scheduler, server = Listener(stack), Listener(stack), Listener(stack)
         monitor_servers(scheduler.address, [server.address], print).check(now=100.0)
         keeps = [
-            each.connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) for each in (tracker, scheduler, server)
+            listener.connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            for listener in (tracker, scheduler, server)
         ]
         assert keeps == [0, 1, 1]
 
@@ -123,12 +124,12 @@ def test_server_monitor_forgives_a_connection_that_comes_back():
 def test_keep_alive_is_set_on_outgoing_connections_also_later_ones():
     """A machine that loses power ends no connection, so a server's monitor relies on keep-alive."""
     with ExitStack() as stack:
-        outgoing, kept = OutgoingConnections(), []
+        outgoing, listeners = OutgoingConnections(), []
         for _ in range(2):
             listener = Listener(stack)
             assert not listener.connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
             assert listener.address in outgoing.connected()
-            kept.append(listener)
-            for each in kept:
-                assert each.connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
-                assert each.connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == config.KEEP_ALIVE[0]
+            listeners.append(listener)
+            for other in listeners:
+                assert other.connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+                assert other.connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == config.KEEP_ALIVE[0]

@@ -27,9 +27,9 @@ def server(port: int, number: int = messages.EMPTY) -> Node:
     return Node(SERVER, *at(port), number)
 
 
-def fresh(servers: int, workers: int, *more: Any, **options: Any) -> NodeRegistry:
+def fresh(servers: int, workers: int, *arguments: Any, **options: Any) -> NodeRegistry:
     """Return a registry that nobody has come to."""
-    return NodeRegistry(scheduler_node(*at(9091)), servers, workers, *more, **options)
+    return NodeRegistry(scheduler_node(*at(9091)), servers, workers, *arguments, **options)
 
 
 def register(registry: NodeRegistry, role: int, port: int) -> list[OutgoingMessage]:
@@ -128,8 +128,8 @@ def test_replacement_can_be_replaced():
     registry = running()
     for generation in (1, 2, 3):
         register(registry, WORKER, 100 + generation)
-        gone = [at(port) for port in (91, *range(101, 100 + generation))]
-        assert registry.admit(gone)[-1].to.id == worker_id(1 + 3 * generation)
+        addresses = [at(port) for port in (91, *range(101, 100 + generation))]
+        assert registry.admit(addresses)[-1].to.id == worker_id(1 + 3 * generation)
 
 
 def test_replacement_takes_the_first_slot_then_the_one_empty_for_the_longest_time():
@@ -144,7 +144,7 @@ def test_replacement_of_a_rank_that_has_finished_takes_no_slot():
     registry = running()
     registry.handle(Message(messages.DONE, (worker(92, worker_id(2)),)))
     for rank, port in ((2, 98), (1, 99)):
-        want(registry, rank, port)
+        request_rank(registry, rank, port)
         register(registry, WORKER, port)
     assert {sending.to.port for sending in registry.admit([at(92), at(91)])} == {80, 81, 99}
 
@@ -154,19 +154,19 @@ def test_replacement_never_takes_the_slot_of_a_worker_that_left_the_finished_run
     registry.handle(Message(messages.DONE, (worker(92, 13),)))
     register(registry, WORKER, 98)
     register(registry, WORKER, 99)
-    gone = [at(92), at(90)]
-    assert [sending.to.id for sending in registry.admit(gone) if sending.to.port > 92] == [worker_id(3)]
+    addresses = [at(92), at(90)]
+    assert [sending.to.id for sending in registry.admit(addresses) if sending.to.port > 92] == [worker_id(3)]
     assert [node.port for node in registry.waiting()] == [99]
 
 
 def test_replacement_at_the_address_of_a_dead_worker_is_refused():
-    said: list[str] = []
-    registry = fresh(1, 1, said.append)
+    log: list[str] = []
+    registry = fresh(1, 1, log.append)
     register(registry, WORKER, 90)
     register(registry, SERVER, 80)
     register(registry, WORKER, 90)
     assert registry.admit(gone=[at(90)]) == []
-    assert said == ["a replacement at 127.0.0.1:90, where a dead one listened, is refused; leave PORT unset"]
+    assert log == ["a replacement at 127.0.0.1:90, where a dead one listened, is refused; leave PORT unset"]
 
 
 def test_node_that_dies_before_the_start_is_not_waited_for():
@@ -191,10 +191,10 @@ def test_node_lost_before_the_run_begins_is_reported_as_lost():
     registry, _ = started()
     registry.give_up({at(91)})
     assert registry.run_status().command == messages.RUNNING  # nobody waits for it
-    gone = {at(91), at(80)}
+    addresses = {at(91), at(80)}
     for sender in (9, 13):
         registry.handle(barrier(4), sender)
-    registry.give_up(gone)
+    registry.give_up(addresses)
     lost = server(80, 8), worker(91, 11)
     assert registry.run_status() == Message(messages.LOST, lost)
 
@@ -207,9 +207,9 @@ def test_awaited_lists_nodes_that_have_not_left():
     assert [node.port for node in registry.awaited(gone=[])] == [91]
     registry.handle(barrier(4), 11)
     assert registry.awaited(gone=[at(92)]) == []  # the run goes on
-    left = [node.address for node in registry.everyone() if node.port != 92]
-    assert [node.port for node in registry.awaited(left)] == [92]  # all servers have left
-    assert registry.awaited([*left, at(92)]) == []
+    addresses = [node.address for node in registry.everyone() if node.port != 92]
+    assert [node.port for node in registry.awaited(addresses)] == [92]  # all servers have left
+    assert registry.awaited([*addresses, at(92)]) == []
 
 
 def test_node_lost_after_the_run_began_is_not_reported():
@@ -233,15 +233,15 @@ def test_replacement_before_the_run_has_begun_is_not_admitted(rank):
     """It would ask servers for the model before worker 0 has set it, and such a server exits."""
     registry, _ = started()
     register(registry, WORKER, 99)
-    gone = [at(90 + rank)]
-    assert registry.admit(gone) == []
+    addresses = [at(90 + rank)]
+    assert registry.admit(addresses) == []
     registry.handle(barrier(7), 13)
-    registry.give_up(gone)
+    registry.give_up(addresses)
     assert [node.port for node in registry.lost] == [90 + rank]
     registry, _ = started()
     register(registry, WORKER, 99)
     registry.handle(Message(messages.BEGUN, (worker(92, 13),)))
-    assert ids(registry.admit(gone))[99] == worker_id(3 + rank)
+    assert ids(registry.admit(addresses))[99] == worker_id(3 + rank)
 
 
 def test_replacement_is_told_that_the_run_is_finished():
@@ -269,16 +269,16 @@ def test_message_for_nobody_is_ignored():
 
 
 def test_registration_of_other_roles_is_refused():
-    said: list[str] = []
-    registry = fresh(1, 1, said.append)
+    log: list[str] = []
+    registry = fresh(1, 1, log.append)
     for node in (Node(messages.SCHEDULER, "127.0.0.1", 90), Node(5, "127.0.0.1", 90), worker(9091)):
         assert not registry.may_join(node)
         assert registry.handle(Message(messages.ADD_NODE, (node,))) == []
     assert registry.everyone() == []
-    assert said[0] == "the process at 127.0.0.1:90 is refused: it is neither a server nor a worker"
+    assert log[0] == "the process at 127.0.0.1:90 is refused: it is neither a server nor a worker"
 
 
-def want(registry: NodeRegistry, rank: int, port: int) -> None:
+def request_rank(registry: NodeRegistry, rank: int, port: int) -> None:
     node = worker(port, worker_id(rank))
     assert registry.handle(Message(messages.WANTED, (node,), request=True)) == []
 
@@ -286,11 +286,11 @@ def want(registry: NodeRegistry, rank: int, port: int) -> None:
 def test_registry_gives_requested_ranks_and_the_rest_to_others():
     registry = fresh(1, 4)
     for rank in (1, 2):  # the latest counts
-        want(registry, rank, 90)
-    want(registry, 0, 93)
-    want(registry, 0, 99)  # never comes
-    want(registry, 7, 91)  # there is no such rank
-    sendings = [register(registry, *each) for each in ((WORKER, 91), (WORKER, 90), (WORKER, 93), (SERVER, 80))]
+        request_rank(registry, rank, 90)
+    request_rank(registry, 0, 93)
+    request_rank(registry, 0, 99)  # never comes
+    request_rank(registry, 7, 91)  # there is no such rank
+    sendings = [register(registry, *arrival) for arrival in ((WORKER, 91), (WORKER, 90), (WORKER, 93), (SERVER, 80))]
     assert not any(sendings)
     assert ids(register(registry, WORKER, 92)) == {80: 8, 93: 9, 91: 11, 90: 13, 92: 15}
 
@@ -298,7 +298,7 @@ def test_registry_gives_requested_ranks_and_the_rest_to_others():
 def test_registry_with_two_requests_for_one_rank_ends_the_run():
     registry = fresh(1, 2)
     for port in (90, 91):
-        want(registry, 1, port)
+        request_rank(registry, 1, port)
         register(registry, WORKER, port)
     assert registry.failure is None
     assert register(registry, SERVER, 80) == []
@@ -319,11 +319,11 @@ def test_attendance_names_who_is_missing_and_where_it_is_started() -> None:
     assert "the worker at 127.0.0.1:90" in advice
     places = Places(["a/cpu", "b/gpu0"], [["127.0.0.1", "a"], ["10.0.0.2", "b"]])
     launched = fresh(2, 2, places=places)
-    want(launched, 1, 91)
+    request_rank(launched, 1, 91)
     register(launched, WORKER, 91)
     register(launched, SERVER, 80)
-    there = launched.attendance(())
-    assert (there.missing, there.advice) == ("1 of 2 servers: on b and 1 of 2 workers: worker 0 on a/cpu", "")
+    attendance = launched.attendance(())
+    assert (attendance.missing, attendance.advice) == ("1 of 2 servers: on b and 1 of 2 workers: worker 0 on a/cpu", "")
 
 
 def test_attendance_follows_a_member_from_the_start_barrier_to_its_replacement() -> None:
@@ -334,8 +334,8 @@ def test_attendance_follows_a_member_from_the_start_barrier_to_its_replacement()
     assert registry.attendance(()).missing == "worker 1 at 127.0.0.1:91 to be ready"
     registry.handle(barrier(4), 11)
     registry.handle(Message(messages.BEGUN, (worker(90, 9),)))
-    gone = [at(92)]
-    assert registry.attendance(gone).missing == "1 of 3 workers: worker 2, gone from 127.0.0.1:92"
+    addresses = [at(92)]
+    assert registry.attendance(addresses).missing == "1 of 3 workers: worker 2, gone from 127.0.0.1:92"
     register(registry, WORKER, 99)
-    registry.admit(gone)
-    assert registry.attendance(gone).missing == ""
+    registry.admit(addresses)
+    assert registry.attendance(addresses).missing == ""

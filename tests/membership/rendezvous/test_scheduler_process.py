@@ -42,7 +42,7 @@ def complete(*nodes: FakeNode) -> list[Message]:
     return heard
 
 
-def said(process, words: str) -> None:
+def wait_for_output(process, words: str) -> None:
     """Wait until the scheduler has said something."""
     while words not in (line := process.stderr.readline()):
         assert line, f"it has ended without saying {words!r}"
@@ -118,7 +118,7 @@ def test_scheduler_names_whom_it_waits_for_after_the_servers_left() -> None:
             with FakeNode(port, SERVER) as server, FakeNode(port, WORKER) as other:
                 complete(server, hangs, other)
                 server.send(Message(messages.OVER, (server.node.given(8),), request=True).encode(timestamp=0))
-            said(process, f" at 127.0.0.1:{hangs.port} to leave for ")
+            wait_for_output(process, f" at 127.0.0.1:{hangs.port} to leave for ")
         assert process.wait(30) == 0, process.stderr.read()
 
 
@@ -141,8 +141,8 @@ def test_scheduler_keeps_connections_alive_tells_the_members_and_obeys_only_them
             missing = {port for port in missing if not any(peer.endswith(f":{port:04X}") for peer in asked)}
             time.sleep(0.05)
         assert not missing
-        found = members(("127.0.0.1", port), lambda: pytest.fail("no answer"))
-        assert {number: node.port for number, node in found.items()} == {8: server.port, 9: worker.port, 1: port}
+        nodes = members(("127.0.0.1", port), lambda: pytest.fail("no answer"))
+        assert {number: node.port for number, node in nodes.items()} == {8: server.port, 9: worker.port, 1: port}
         for _ in range(3):
             garbage(port, [BARRIER])
         assert worker.received(0.5) is None
@@ -154,7 +154,7 @@ def test_scheduler_survives_more_strangers_than_open_files() -> None:
         server = stack.enter_context(FakeNode(port, SERVER))
         worker = stack.enter_context(FakeNode(port, WORKER))
         complete(server, worker)
-        said(process, "everyone is here")
+        wait_for_output(process, "everyone is here")
         strangers = [stack.enter_context(socket.socket()) for _ in range(150)]
         for stranger in strangers:
             stranger.setblocking(False)

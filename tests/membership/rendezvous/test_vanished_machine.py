@@ -44,24 +44,24 @@ def machine() -> Iterator[Neighbour]:
 
 def test_worker_of_a_machine_without_power_is_replaced(machine: Neighbour) -> None:
     """Nobody sends anything, so keep-alive has to notice it after config.KEEP_ALIVE seconds."""
-    here, there, port = machine.here, machine.there, 9091
-    cluster = {"DMLC_PS_ROOT_URI": here, "DMLC_PS_ROOT_PORT": str(port), "DMLC_NUM_SERVER": "1", "DMLC_NUM_WORKER": "1"}
+    host, remote, port = machine.here, machine.there, 9091
+    cluster = {"DMLC_PS_ROOT_URI": host, "DMLC_PS_ROOT_PORT": str(port), "DMLC_NUM_SERVER": "1", "DMLC_NUM_WORKER": "1"}
     with ExitStack() as stack:
         scheduler = stack.enter_context(
             subprocess.Popen([sys.executable, "-m", "esync.scheduler"], env=child.environment(**cluster))
         )
         stack.callback(scheduler.kill)
-        command = [sys.executable, "-c", THERE, there, here, str(port)]
+        command = [sys.executable, "-c", THERE, remote, host, str(port)]
         worker = stack.enter_context(subprocess.Popen([*inside(machine.name), *command]))
         stack.callback(worker.kill)
-        server = stack.enter_context(FakeNode(port, SERVER, here))
-        told = server.received()
-        assert told is not None
-        (victim,) = (node for node in told.nodes if node.role == WORKER)
-        assert victim.host == there
+        server = stack.enter_context(FakeNode(port, SERVER, host))
+        message = server.received()
+        assert message is not None
+        (victim,) = (node for node in message.nodes if node.role == WORKER)
+        assert victim.host == remote
         server.send(Message(messages.BEGUN, (victim,)).encode(timestamp=2))
         machine.unplug()
-        replacement = stack.enter_context(FakeNode(port, WORKER, here))
+        replacement = stack.enter_context(FakeNode(port, WORKER, host))
         admitted = replacement.received()
         assert admitted is not None, "nobody has noticed"
         assert [node.port for node in admitted.nodes if node.role == WORKER] == [replacement.port]
