@@ -45,9 +45,9 @@ def test_benchmark_help_starts_and_shows_how_it_is_called():
     asked = subprocess.run(
         [sys.executable, "-c", ASK, *paths], cwd=ROOT / "benchmarks", stdout=subprocess.PIPE, text=True, check=True
     )
-    said = json.loads(asked.stdout.splitlines()[-1])
-    assert {path: code for path, (code, _) in said.items() if code != 0} == {}
-    for path, (_, text) in said.items():
+    outputs = json.loads(asked.stdout.splitlines()[-1])
+    assert {path: code for path, (code, _) in outputs.items() if code != 0} == {}
+    for path, (_, text) in outputs.items():
         assert text.startswith(f"usage: {Path(path).name}"), path
         assert f"benchmarks/{Path(path).name}" in text, f"{path}: the help does not say how it is called"
 

@@ -41,13 +41,13 @@ def test_by_class_tuned_is_the_setting_that_ends_best_once_all_were_tried(tmp_pa
 
 
 def test_by_class_table_has_times_of_all_seeds_and_the_lowest_recalls(tmp_path):
-    given = by_class.parse_arguments(["--out", str(tmp_path), "--methods", "sync", "--seeds", "2"])
+    options = by_class.parse_arguments(["--out", str(tmp_path), "--methods", "sync", "--seeds", "2"])
     curves = {run.name: [(30, 0.9)] for run in by_class.tuning("sync")}
     leave(tmp_path, curves, seconds=30.0, final_parts=RECALLS)
-    reported = by_class.reported(given)
+    reported = by_class.reported(options)
     ends = {reported[0].name: [(10, 0.7), (26, 0.85)], reported[1].name: [(30, 0.85)]}
     leave(tmp_path, {**curves, **ends}, seconds=30.0, final_parts=RECALLS)
-    row = by_class.table(given).splitlines()[-1].split(" | ")
+    row = by_class.table(options).splitlines()[-1].split(" | ")
     assert row[2:6] == ["2", "28 ± 3", "28 ± 3", "by 0 of 2"]
     assert row[-2:] == ["0.20, 0.60", "0.33 |"]
 

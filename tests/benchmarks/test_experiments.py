@@ -99,7 +99,7 @@ def test_damaged_result_of_a_single_run_is_removed(content, damaged, tmp_path):
     simulations.gather(tmp_path, runs)
     assert list(simulations.results(tmp_path)) == [runs[1].name]
     if (content, damaged) != (None, "real.json"):  # without it, the run has not ended yet
-        assert [each.name for each in tmp_path.iterdir()] == ["runs.json"]
+        assert [path.name for path in tmp_path.iterdir()] == ["runs.json"]
 
 
 #: An experiment with one run, which tells its process id.

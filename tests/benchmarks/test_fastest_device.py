@@ -7,14 +7,14 @@ from ..support.benchmark_programs import ROOT, benchmark, leave, simulations_of
 program = benchmark("fastest_device")
 
 
-def given(folder, *words):
+def parse(folder, *words):
     return program.parse_arguments(["--out", str(folder), *words])
 
 
 @pytest.mark.parametrize("cluster", program.CLUSTERS)
 def test_fastest_device_runs_have_names_of_their_own_and_valid_flags(cluster, monkeypatch, tmp_path):
     monkeypatch.chdir(ROOT)
-    options = given(tmp_path, "--cluster", cluster)
+    options = parse(tmp_path, "--cluster", cluster)
     runs = [run for method in program.METHODS for run in program.tuning(options, method)]
     assert len(program.tuning(options, program.BEST)) <= 24
     for run, job in simulations_of(runs, options):
@@ -22,7 +22,7 @@ def test_fastest_device_runs_have_names_of_their_own_and_valid_flags(cluster, mo
 
 
 def test_tuned_is_the_setting_that_is_soonest_at_the_targets(tmp_path):
-    options = given(tmp_path)
+    options = parse(tmp_path)
     runs = program.tuning(options, "local")
     curves = {run.name: [(10, 0.85), (40, 0.88), (200, 0.90)] for run in runs}
     curves[runs[2].name] = [(5, 0.85), (30, 0.88), (210, 0.90)]  # later at the last one, but sooner in the mean
@@ -32,7 +32,7 @@ def test_tuned_is_the_setting_that_is_soonest_at_the_targets(tmp_path):
 
 
 def test_table_compares_with_the_device_alone_and_with_the_best_of_the_grid(tmp_path):
-    options = given(tmp_path, "--cluster", "generations", "--methods", "local", "best", "fast", "--seeds", "2")
+    options = parse(tmp_path, "--cluster", "generations", "--methods", "local", "best", "fast", "--seeds", "2")
     curves = {}
     for method, factor in (("local", 3.0), ("best", 1.0), ("fast", 1.25)):
         runs = program.tuning(options, method)

@@ -23,10 +23,10 @@ def test_in_turns_alternates_and_drops_the_warm_up():
     def way(name):
         return lambda: taken.append(name) or len(taken)
 
-    found = timing.in_turns({"one": way("one"), "other": way("other")}, turns=2, warm_up=1)
+    times = timing.in_turns({"one": way("one"), "other": way("other")}, turns=2, warm_up=1)
     assert taken == ["one", "other"] * 3
-    assert found == {"one": [3, 5], "other": [4, 6]}
-    assert timing.medians(found) == {"one": 4, "other": 5}
+    assert times == {"one": [3, 5], "other": [4, 6]}
+    assert timing.medians(times) == {"one": 4, "other": 5}
 
 
 def test_interval_is_a_students_confidence_interval():
@@ -68,13 +68,13 @@ def summary(waits):
 
 
 def test_thinned_summary_gives_the_same_figures_and_the_same_smoothed_curve():
-    whole = summary([0.0] * 12)
-    thin = thinning.thinned_summary(whole)
+    full = summary([0.0] * 12)
+    thin = thinning.thinned_summary(full)
     device = thin["cloud1"]["cpu"]
     assert (device.rounds_list, device.rounds, device.missing_rounds) == ([1, 6, 11, 12], 12, 0)
     assert device.num_samples_list == [64, 5 * 64, 5 * 64, 64]
     assert device.aggregate_time_list == [1.2346, 6.1728, 6.1728, 1.2346]
-    one, other = (metrics_table.run_figures(mode_of("async"), each, 0.5) for each in (whole, thin))
+    one, other = (metrics_table.run_figures(mode_of("async"), run, 0.5) for run in (full, thin))
     for name in ("times", "accuracies", "throughput", "bytes_sent", "bytes_received", "total_time"):
         assert getattr(one, name) == getattr(other, name), name
     assert one.devices[0].computing_ratio == other.devices[0].computing_ratio
@@ -85,8 +85,8 @@ def test_thinned_summary_gives_the_same_figures_and_the_same_smoothed_curve():
 def test_cluster_results_are_the_last_lines_of_the_workers():
     with clusters.Cluster(2) as cluster:
         for number in range(2):
-            told = f"print('warm'); print(json.dumps([{number}, os.environ['DMLC_ROLE']]))"
-            cluster.start_worker("-c", f"import json, os; {told}")
+            code = f"print('warm'); print(json.dumps([{number}, os.environ['DMLC_ROLE']]))"
+            cluster.start_worker("-c", f"import json, os; {code}")
         assert cluster.results() == [[0, "worker"], [1, "worker"]]
 
 

@@ -25,14 +25,14 @@ def arguments() -> list[str]:
 def test_simulation_in_parts_has_the_result_of_one_that_is_as_long(tmp_path):
     in_parts.carry_out(arguments(), 2, 130.0, 3, tmp_path / "parts.json")
     assert simulate([*arguments(), "--no-logs", "--max-time=130", "--seed=3", f"--json={tmp_path / 'whole.json'}"]) == 0
-    parts, whole = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("parts", "whole"))
-    assert parts.keys() == whole.keys()
-    assert parts["devices"][0].keys() == whole["devices"][0].keys()
+    parts, complete = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("parts", "whole"))
+    assert parts.keys() == complete.keys()
+    assert parts["devices"][0].keys() == complete["devices"][0].keys()
     for key in ("rounds", "samples", "seconds", "throughput", "efficiency"):
-        assert parts[key] == pytest.approx(whole[key], rel=0.06), key
-    host = whole["servers"][0]
-    assert parts["traffic"][host]["received"] == pytest.approx(whole["traffic"][host]["received"], rel=0.06)
-    assert parts["devices"][2]["computing_ratio"] == pytest.approx(whole["devices"][2]["computing_ratio"], rel=0.06)
+        assert parts[key] == pytest.approx(complete[key], rel=0.06), key
+    host = complete["servers"][0]
+    assert parts["traffic"][host]["received"] == pytest.approx(complete["traffic"][host]["received"], rel=0.06)
+    assert parts["devices"][2]["computing_ratio"] == pytest.approx(complete["devices"][2]["computing_ratio"], rel=0.06)
     rounds, times, accuracies = zip(*parts["accuracies"], strict=True)
     assert list(rounds) == sorted(rounds)
     assert list(times) == sorted(times)
@@ -50,12 +50,12 @@ def test_simulation_in_parts_has_the_result_of_one_that_is_as_long(tmp_path):
 
 
 def test_simulation_in_parts_goes_on_with_the_part_that_is_missing(tmp_path, monkeypatch):
-    begun: list[list[str]] = []
+    commands: list[list[str]] = []
 
     def interrupted(command: list[str], **_: Any) -> None:
-        if begun:
+        if commands:
             raise KeyboardInterrupt
-        begun.append(command)
+        commands.append(command)
         subprocess.check_call(command)
 
     monkeypatch.setattr(in_parts.subprocess, "run", interrupted)
@@ -63,12 +63,12 @@ def test_simulation_in_parts_goes_on_with_the_part_that_is_missing(tmp_path, mon
         in_parts.carry_out(arguments(), 2, 60.0, 0, tmp_path / "parts.json")
     first = (tmp_path / "parts.part-0.params").read_bytes()
     assert not (tmp_path / "parts.json").exists()
-    begun.clear()
+    commands.clear()
     with pytest.raises(ExpectedError, match="are of another simulation"):
         in_parts.carry_out([*arguments(), "--learning-rate=0.5"], 2, 60.0, 0, tmp_path / "parts.json")
-    assert not begun
+    assert not commands
     in_parts.carry_out(arguments(), 2, 60.0, 0, tmp_path / "parts.json")
-    assert [word for word in begun[0] if word.startswith(("--initial-model", "--seed"))] == [
+    assert [word for word in commands[0] if word.startswith(("--initial-model", "--seed"))] == [
         f"--initial-model={tmp_path / 'parts.part-0.params'}",
         "--seed=1",
     ]

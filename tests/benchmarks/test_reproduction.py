@@ -38,10 +38,10 @@ DEVICE = {"rank": 0, "host": "cloud1", "device": "gpu0", "step_time": 0.03, "ite
 DEVICE |= {"wait": {"mean": 0.0}, "transfer": 0.0}
 
 
-def write(folder, name, *values, real=None, **more):
+def write(folder, name, *values, real=None, **extra):
     runs = folder / simulations.RUNS
-    known = json.loads(runs.read_text()) if runs.exists() else {}
-    runs.write_text(json.dumps({**known, name: {"result": outcome(*values) | more, "real": real or {}}}))
+    entries = json.loads(runs.read_text()) if runs.exists() else {}
+    runs.write_text(json.dumps({**entries, name: {"result": outcome(*values) | extra, "real": real or {}}}))
 
 
 def test_reproduction_runs_have_their_own_files_and_valid_flags(monkeypatch, tmp_path):
@@ -56,8 +56,8 @@ def test_reproduction_runs_have_their_own_files_and_valid_flags(monkeypatch, tmp
         if run.after:
             assert run.after in runs
             write(tmp_path, run.after.name, None, 0.9)
-        given = argparse.Namespace(out=tmp_path, epochs=2.0, most_epochs=30.0, test_images=500)
-        _, *words = run.words(given)
+        arguments = argparse.Namespace(out=tmp_path, epochs=2.0, most_epochs=30.0, test_images=500)
+        _, *words = run.words(arguments)
         assert words[:2] == ["-m", "esync.simulate"]
         options, job = parse_arguments(words[2:])
         assert options.file.exists()
@@ -80,10 +80,10 @@ def test_reproduction_runs_over_the_horizon_last_two_hours_with_valid_flags(monk
         *("groupnorm-esync-niid", "groupnorm-esync-iid"),
     ]
     assert len({run.name for run in runs}) == len(runs)
-    given = reproduce.parse_arguments(["--out", str(tmp_path)])
+    arguments = reproduce.parse_arguments(["--out", str(tmp_path)])
     for run in runs:
         assert run.continued is None
-        _, program, *words = run.words(given)
+        _, program, *words = run.words(arguments)
         if in_parts := run.algorithm in ("esync", "local"):
             assert Path(program).name == "in_parts.py"
             assert words.pop(0).startswith("--parts=")
@@ -100,9 +100,9 @@ def test_reproduction_runs_over_the_horizon_last_two_hours_with_valid_flags(monk
 
 
 def test_reproduction_lists_costs_and_leaves_out_the_end_that_is_over_the_budget(tmp_path, monkeypatch, capsys):
-    begun = []
-    monkeypatch.setattr(reproduce.Run, "words", lambda self, *_: begun.append(self.name) or [sys.executable, "-c", ""])
-    monkeypatch.setattr(reproduce, "planned", lambda run, given: 1800.0)
+    names = []
+    monkeypatch.setattr(reproduce.Run, "words", lambda self, *_: names.append(self.name) or [sys.executable, "-c", ""])
+    monkeypatch.setattr(reproduce, "planned", lambda run, arguments: 1800.0)
     monkeypatch.chdir(tmp_path)
     first, second, third, fourth, *_ = [run.name for run in reproduce.horizon_runs()]
     write(tmp_path, first, 1.0, 0.9, real={"simulation": 9999.0, "core_seconds": 3000.0}, accuracies=[[1, 10.0, 0.9]])
@@ -113,9 +113,9 @@ def test_reproduction_lists_costs_and_leaves_out_the_end_that_is_over_the_budget
     assert [line.split()[0] for line in lines[:5]] == ["done", "–", "done", "over", "over"]
     assert [line.split()[-1] for line in lines[:4]] == ["3000", "–", "600", "–"]
     assert lines[-1] == "core-hours: planned 1.5, spent 1.0"
-    assert not begun
+    assert not names
     assert reproduce.main(words) == 0
-    assert begun == [second]
+    assert names == [second]
     assert f"over the budget, left out: {fourth}" in capsys.readouterr().out
 
 
@@ -126,16 +126,16 @@ def test_reproduction_with_impossible_budget_or_share_exits_with_2(words, capsys
     with pytest.raises(SystemExit) as caught:
         reproduce.main(words)
     assert caught.value.code == 2
-    told = capsys.readouterr().err
-    assert words[0] in told
-    assert f"{words[1]}: expected" in told
+    stderr = capsys.readouterr().err
+    assert words[0] in stderr
+    assert f"{words[1]}: expected" in stderr
 
 
 @pytest.mark.parametrize("reached", [None, 300.0])
 def test_reproduction_run_below_the_target_is_followed_by_a_longer_one(tmp_path, monkeypatch, capsys, reached):
     stand_in = [sys.executable, "-c", "print('one line')"]
-    begun = []
-    monkeypatch.setattr(reproduce.Run, "words", lambda self, *_: begun.append(self) or stand_in)
+    started_runs = []
+    monkeypatch.setattr(reproduce.Run, "words", lambda self, *_: started_runs.append(self) or stand_in)
     monkeypatch.chdir(tmp_path)
     for algorithm, data in (("esync", "iid"), ("async", "niid")):
         write(tmp_path, f"resnet18-v1-{algorithm}-{data}", reached, 0.7)
@@ -144,7 +144,7 @@ def test_reproduction_run_below_the_target_is_followed_by_a_longer_one(tmp_path,
         assert reproduce.main(["--out", str(tmp_path), "--only", only, "--list"]) == 0
         assert reproduce.main(["--out", str(tmp_path), "--only", only]) == 0
     longer = [] if reached else ["resnet18-v1-esync-iid-longer"]
-    assert [run.name for run in begun if run.longer] == longer
+    assert [run.name for run in started_runs if run.longer] == longer
     assert ("–           resnet18-v1-esync-iid-longer" in capsys.readouterr().out) == bool(longer)
 
 
@@ -167,8 +167,8 @@ def test_reproduction_keeps_results_of_an_interrupted_program(tmp_path, monkeypa
     monkeypatch.setattr(reproduce.Run, "words", lambda self, *_: pytest.fail(f"{self.name} was done again"))
     monkeypatch.chdir(tmp_path)
     assert reproduce.main(["--out", str(tmp_path), "--only", first.name]) == 0
-    kept = json.loads((tmp_path / "runs.json").read_text())
-    assert kept == {first.name: {"result": outcome(2.0, 0.9), "real": {"events": 3}}}
+    results = json.loads((tmp_path / "runs.json").read_text())
+    assert results == {first.name: {"result": outcome(2.0, 0.9), "real": {"events": 3}}}
     assert [path.name for path in sorted(tmp_path.glob("*.json"))] == [
         f"{second.name}.json",
         f"{second.name}.real.json",
@@ -213,9 +213,9 @@ def test_reproduction_programs_that_gather_at_once_lose_no_result(tmp_path):
 def test_reproduction_of_stored_results_gives_the_stored_tables():
     results = ROOT / "results"
     networks = reproduce.runs(full=False, parity=True, seeds=5)
-    made = reproduce.table(results / "reproduction", networks)
-    made += reproduce.horizon_table(results / "reproduction", reproduce.parse_arguments([]))
-    assert made == (results / "reproduction" / "table.md").read_text()
+    tables = reproduce.table(results / "reproduction", networks)
+    tables += reproduce.horizon_table(results / "reproduction", reproduce.parse_arguments([]))
+    assert tables == (results / "reproduction" / "table.md").read_text()
 
 
 def test_reproduction_script_with_an_unknown_experiment_names_the_known_ones():

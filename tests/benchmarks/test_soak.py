@@ -44,17 +44,19 @@ def run(folder: Path, mode: str, rounds: int) -> dict:
 
 @pytest.mark.timeout(300)
 def test_soak_run_measures_every_process_and_file(tmp_path):
-    told = run(tmp_path, "esync", 40)
-    assert (told["rounds"], told["exit_code"]) == (40, 0)
+    result = run(tmp_path, "esync", 40)
+    assert (result["rounds"], result["exit_code"]) == (40, 0)
     processes = {"launch", "scheduler", "server", "state server", "worker 0", "worker 1"}
     kinds = {"RSS", "anonymous", "open files", "threads"}
     files = {"round logs: files", "checkpoints: files", "state server's database: size", "state server's journal: size"}
-    assert told["series"].keys() >= {f"{name}: {kind}" for name in processes for kind in kinds} | files
+    assert result["series"].keys() >= {f"{name}: {kind}" for name in processes for kind in kinds} | files
 
 
 @pytest.mark.parametrize("mode", [pytest.param(mode, marks=LONG) for mode in ("esync", "async", "sync")])
 def test_soak_run_of_200000_rounds_has_no_unknown_growth(tmp_path, mode):
-    told = run(tmp_path, mode, 200_000)
-    assert told["exit_code"] == 0
-    assert told["rounds"] > 150_000  # of rank 0: asynchronous workers share them as they are fast
-    assert {name: each["verdict"] for name, each in told["series"].items() if "not known" in each["verdict"]} == {}
+    result = run(tmp_path, mode, 200_000)
+    assert result["exit_code"] == 0
+    assert result["rounds"] > 150_000  # of rank 0: asynchronous workers share them as they are fast
+    assert {
+        name: series["verdict"] for name, series in result["series"].items() if "not known" in series["verdict"]
+    } == {}

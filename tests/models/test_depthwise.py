@@ -32,8 +32,8 @@ def gradients(net, images):
         outputs = net(images)
         loss = (outputs * outputs).sum()
     loss.backward()
-    found = {name: parameter.grad().asnumpy() for name, parameter in net.collect_params().items()}
-    return {"output": outputs.asnumpy(), **found}
+    parameter_gradients = {name: parameter.grad().asnumpy() for name, parameter in net.collect_params().items()}
+    return {"output": outputs.asnumpy(), **parameter_gradients}
 
 
 @pytest.mark.parametrize(
@@ -51,10 +51,10 @@ def test_pad_beforehand_with_small_feature_map_gives_the_same_result(kernel, pad
     padded.hybridize()
     assert [any("pad" in output for output in outputs_of(net)) for net in (plain, padded)] == [False, True]
     images = mx.nd.array(np.random.default_rng(0).standard_normal(shape))
-    expected, found = gradients(plain, images), gradients(padded, images)
-    assert expected.keys() == found.keys()
+    expected, actual = gradients(plain, images), gradients(padded, images)
+    assert expected.keys() == actual.keys()
     for name, values in expected.items():
-        np.testing.assert_allclose(found[name], values, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(actual[name], values, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,9 @@ def trained():
 
 
 def save(net, folder: Path) -> list[str]:
-    said: list[str] = []
-    export.save(net, folder, SHAPE, said.append)
-    return said
+    messages: list[str] = []
+    export.save(net, folder, SHAPE, messages.append)
+    return messages
 
 
 def test_save_writes_parameters_symbol_and_onnx(trained, images, tmp_path):
@@ -54,7 +54,7 @@ def test_save_onnx_model_computes_the_same_scores(network, images, tmp_path):
     trained = build(network, 10, mx.cpu(), seed=5)
     assert save(trained, tmp_path) == []
     session = runtime.InferenceSession(str(tmp_path / "model.onnx"))
-    (name,) = (given.name for given in session.get_inputs())
+    (name,) = (model_input.name for model_input in session.get_inputs())
     for image in images:
         (scores,) = session.run(None, {name: image.expand_dims(0).asnumpy()})
         # Group norm of few values that are nearly the same makes rounding errors larger.
@@ -74,7 +74,7 @@ class Sum(mx.gluon.HybridBlock):
 
 
 @pytest.mark.parametrize(
-    ("kind", "shape", "said"),
+    ("kind", "shape", "message"),
     [
         ("two", (1, 8), "the network has 2 inputs (data0, data1), and input_shape is that of one"),
         ("float64", (1, 8), ""),
@@ -82,7 +82,7 @@ class Sum(mx.gluon.HybridBlock):
         ("wrong", (1, 7), "MXNet's exporter cannot translate it"),
     ],
 )
-def test_save_of_unusual_network_writes_what_it_can(kind, shape, said, tmp_path):
+def test_save_of_unusual_network_writes_what_it_can(kind, shape, message, tmp_path):
     pytest.importorskip("onnx")
     if kind == "np":
         mx.npx.set_np()
@@ -97,8 +97,8 @@ def test_save_of_unusual_network_writes_what_it_can(kind, shape, said, tmp_path)
         expected = net(*inputs).asnumpy()
         messages: list[str] = []
         export.save(net, tmp_path, shape, messages.append)
-        assert said in "".join(messages)
-        assert (tmp_path / "model.onnx").exists() == (not said)
+        assert message in "".join(messages)
+        assert (tmp_path / "model.onnx").exists() == (not message)
         files = str(tmp_path / "model-symbol.json"), str(tmp_path / "model-0000.params")
         names = ["data0", "data1"] if kind == "two" else ["data"]
         again = mx.gluon.SymbolBlock.imports(files[0], names, files[1])
@@ -110,8 +110,10 @@ def test_save_of_unusual_network_writes_what_it_can(kind, shape, said, tmp_path)
 def test_save_without_onnx_package_says_so(trained, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
     (tmp_path / "model.onnx").write_text("of an earlier run")
-    (said,) = save(trained, tmp_path)
-    assert said.startswith("the final model was not exported to ONNX: the package onnx is not installed (pip install")
+    (message,) = save(trained, tmp_path)
+    assert message.startswith(
+        "the final model was not exported to ONNX: the package onnx is not installed (pip install"
+    )
     assert not (tmp_path / "model.onnx").exists()
     assert (tmp_path / "model-symbol.json").exists()
 
@@ -123,8 +125,8 @@ def test_save_with_onnx_exporter_error_reports_one_line(trained, tmp_path, monke
         raise AttributeError("No conversion function registered for op type magic yet.\nmore")
 
     monkeypatch.setattr(mx.onnx, "export_model", export)
-    (said,) = save(trained, tmp_path)
-    assert said == (
+    (message,) = save(trained, tmp_path)
+    assert message == (
         "the final model was not exported to ONNX: MXNet's exporter cannot translate it (AttributeError: No conversion "
         "function registered for op type magic yet.)"
     )

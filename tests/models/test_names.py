@@ -63,17 +63,17 @@ def test_width_multiplies_the_channels_of_all_layers_but_the_last(base, width):
         return [shape[0] for layer, shape in shapes_of(name).items() if layer.endswith("weight")]
 
     full = outputs(base)
-    assert outputs(f"{base}x{width}") == [*(max(1, round(each * width)) for each in full[:-1]), 10]
+    assert outputs(f"{base}x{width}") == [*(max(1, round(channels * width)) for channels in full[:-1]), 10]
 
 
 @pytest.mark.parametrize(("name", "published"), [("alexnet", "alexnet"), ("inception-v3", "inceptionv3")])
 def test_network_without_width_has_the_parameters_of_the_published_one(name, published):
     from gluoncv.model_zoo import get_model  # needs what `mxnet_import` gives NumPy
 
-    wanted = get_model(published, classes=10, pretrained=False)
-    wanted.initialize()
-    wanted(mx.nd.zeros((1, 3, MODELS[name].size, MODELS[name].size)))
-    assert shapes_of(name) == shapes(wanted)
+    reference = get_model(published, classes=10, pretrained=False)
+    reference.initialize()
+    reference(mx.nd.zeros((1, 3, MODELS[name].size, MODELS[name].size)))
+    assert shapes_of(name) == shapes(reference)
 
 
 @pytest.mark.parametrize("name", ["alexnetx0.0625", "inception-v3x0.0625-groupnorm"])
@@ -86,7 +86,7 @@ def test_gradients_of_a_narrow_network_reach_every_trained_parameter(name):
     loss.backward()
     assert scores.shape == (2, 10)
     trained = [parameter for parameter in net.collect_params().values() if parameter.grad_req != "null"]
-    assert all(np.abs(each.grad().asnumpy()).max() > 0 for each in trained)
+    assert all(np.abs(parameter.grad().asnumpy()).max() > 0 for parameter in trained)
 
 
 def test_batch_norm_may_be_in_a_network_of_the_users():

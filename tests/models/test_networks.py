@@ -40,7 +40,7 @@ def test_build_returns_a_network_that_is_ready_to_train(name, classes):
     assert output.shape == (2, classes)
     assert np.isfinite(output.asnumpy()).all()
     assert all(parameter.data().size > 0 for parameter in net.collect_params().values())
-    assert has_batch_norm(name) == any(each.grad_req == "null" for each in net.collect_params().values())
+    assert has_batch_norm(name) == any(parameter.grad_req == "null" for parameter in net.collect_params().values())
 
 
 @pytest.mark.parametrize("name", ["lenet", "resnet18-v1x0.25"])

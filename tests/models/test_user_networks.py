@@ -53,8 +53,8 @@ def test_build_keeps_what_the_function_has_initialized(tmp_path):
         "    return net",
     )
     net = build(text, 3, mx.cpu(), 0, shape=(4,))
-    found = [float(layer.weight.data().mean().asscalar()) for layer in (net[0], net[1], net[2])]
-    assert found == [0.5, 0.25, 1.0]
+    means = [float(layer.weight.data().mean().asscalar()) for layer in (net[0], net[1], net[2])]
+    assert means == [0.5, 0.25, 1.0]
 
 
 @pytest.mark.parametrize(
@@ -94,10 +94,10 @@ def test_build_of_lenet_for_other_samples_than_images_is_refused():
 def test_export_of_own_network_writes_files_that_load_again(tmp_path, name, hybridize, files, message):
     pytest.importorskip("onnx")
     net = build(f"{FILE}:{name}", 3, mx.cpu(), 0, hybridize, (3, 9, 9))
-    said: list[str] = []
-    export.save(net, tmp_path, (1, 3, 9, 9), said.append)
+    messages: list[str] = []
+    export.save(net, tmp_path, (1, 3, 9, 9), messages.append)
     assert {path.name for path in tmp_path.iterdir()} == files
-    assert message in "".join(said)
+    assert message in "".join(messages)
     again = build(f"{FILE}:{name}", 3, mx.cpu(), 1, hybridize, (3, 9, 9))
     again.load_parameters(str(tmp_path / "model.params"))
     assert all(np.array_equal(a, b) for a, b in zip(weights(net), weights(again), strict=True))
@@ -116,7 +116,7 @@ def test_network_that_cannot_be_compiled_is_built_and_kept(tmp_path):
     with pytest.raises(UserCodeError, match="where only a compiled network fails, --no-hybridize helps"):
         build(text, 3, mx.cpu(), 0, shape=(1, 6, 6))
     net = build(text, 3, mx.cpu(), 0, hybridize=False, shape=(1, 6, 6))
-    said: list[str] = []
-    export.save(net, tmp_path / "model", (1, 1, 6, 6), said.append)
+    messages: list[str] = []
+    export.save(net, tmp_path / "model", (1, 1, 6, 6), messages.append)
     assert [path.name for path in (tmp_path / "model").iterdir()] == ["model.params"]
-    assert "the network cannot be compiled" in "".join(said)
+    assert "the network cannot be compiled" in "".join(messages)

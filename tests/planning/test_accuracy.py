@@ -20,10 +20,10 @@ DOCS = Path(__file__).parents[2] / "docs/results"
 def test_accuracies_stand_in_the_documents() -> None:
     pages = [*DOCS.glob("*.md"), DOCS.parents[1] / "results/beyond/README.md"]
     documents = "".join(page.read_text() for page in pages)
-    there = {round(float(number), 3) for number in re.findall(r"\b0\.\d+", documents)}
-    said = {float(number) for number in re.findall(r"\b0\.\d{3}\b", Path(accuracy.__file__).read_text())}
-    assert said
-    assert said <= there
+    document_numbers = {round(float(number), 3) for number in re.findall(r"\b0\.\d+", documents)}
+    code_numbers = {float(number) for number in re.findall(r"\b0\.\d{3}\b", Path(accuracy.__file__).read_text())}
+    assert code_numbers
+    assert code_numbers <= document_numbers
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,8 @@ def test_worth_of_a_sample_is_near_what_was_measured(method: str, iterations: li
 
     def samples(prefix: str) -> float:
         results = [runs[f"{prefix}-seed{seed}"]["result"] for seed in (1, 2, 3)]
-        times = [next(seconds for _, seconds, value in each["accuracies"] if value >= 0.85) for each in results]
-        return fmean(seconds * each["throughput"] for seconds, each in zip(times, results, strict=True))
+        times = [next(seconds for _, seconds, value in result["accuracies"] if value >= 0.85) for result in results]
+        return fmean(seconds * result["throughput"] for seconds, result in zip(times, results, strict=True))
 
     measured = samples("paper-local-iid-x1-m0") / samples(method)
     assert worth(config.NOISE_SCALE, iterations) == pytest.approx(measured, rel=0.35)

@@ -21,7 +21,7 @@ def device(host, step_time, computing, wait=0.0, transfer=0.0, questions=0.0):
     }
 
 
-def found(*devices, efficiency=0.3, server_port=0.0, worker_port=0.0, server_seconds=0.0):
+def bottleneck_of(*devices, efficiency=0.3, server_port=0.0, worker_port=0.0, server_seconds=0.0):
     """The bottleneck of a run in which these ports are busy for a share of the time."""
     traffic = {
         "server": {"sent": server_port * PORT * SECONDS, "received": 0.0},
@@ -39,18 +39,20 @@ def found(*devices, efficiency=0.3, server_port=0.0, worker_port=0.0, server_sec
 
 
 def test_devices_that_compute_nearly_always_are_the_bottleneck_themselves():
-    assert found(device("fast", 0.1, 95, transfer=5), efficiency=0.95, server_port=0.9).cause is Cause.DEVICES
+    assert bottleneck_of(device("fast", 0.1, 95, transfer=5), efficiency=0.95, server_port=0.9).cause is Cause.DEVICES
 
 
 def test_fast_device_that_waits_for_a_computing_one_is_held_up_by_the_slowest():
-    held = found(device("fast", 0.1, 20, wait=70, transfer=10), device("slow", 1.0, 90, transfer=10), server_port=0.2)
+    held = bottleneck_of(
+        device("fast", 0.1, 20, wait=70, transfer=10), device("slow", 1.0, 90, transfer=10), server_port=0.2
+    )
     assert (held.cause, held.where) == (Cause.SLOWEST, "slow/cpu")
     assert held.share == pytest.approx(0.7)
 
 
 def test_fast_device_that_waits_for_an_exchanging_one_is_held_up_by_its_port():
     fast, far = device("fast", 0.1, 20, wait=70, transfer=10), device("far", 0.1, 20, transfer=80)
-    assert found(fast, far, server_port=0.3, worker_port=0.6).cause is Cause.WORKER_PORT
+    assert bottleneck_of(fast, far, server_port=0.3, worker_port=0.6).cause is Cause.WORKER_PORT
 
 
 @pytest.mark.parametrize(
@@ -63,18 +65,18 @@ def test_fast_device_that_waits_for_an_exchanging_one_is_held_up_by_its_port():
     ],
 )
 def test_long_exchange_is_blamed_on_what_is_busy_during_it(loads, cause, where):
-    held = found(device("fast", 0.1, 20, transfer=80), **loads)
+    held = bottleneck_of(device("fast", 0.1, 20, transfer=80), **loads)
     assert (held.cause, held.where) == (cause, where)
     assert held.share == pytest.approx(0.8)
 
 
 def test_questions_that_take_longest_are_blamed_on_the_state_server():
-    held = found(device("fast", 0.1, 20, transfer=20, questions=60), server_port=0.2)
+    held = bottleneck_of(device("fast", 0.1, 20, transfer=20, questions=60), server_port=0.2)
     assert (held.cause, held.where) == (Cause.STATE_SERVER, "asked")
 
 
 def test_time_of_an_exchange_in_which_the_device_computes_is_not_lost():
-    held = found(device("fast", 0.1, 80, wait=5, transfer=95), server_port=0.5, efficiency=0.8)
+    held = bottleneck_of(device("fast", 0.1, 80, wait=5, transfer=95), server_port=0.5, efficiency=0.8)
     assert held.share == pytest.approx(0.2 * 0.95)
 
 

@@ -29,14 +29,14 @@ from esync.simulate.timing import SIZES
 LENET = SIZES["lenet"]
 
 
-def cluster(**more: Any) -> dict[str, Any]:
+def cluster(**fields: Any) -> dict[str, Any]:
     return {
         "scheduler": {"host": "a"},
         "servers": [{"host": "a"}],
         "state_server": {"host": "a", "port": 7},
         "workers": [{"host": "a", "device": "cpu"}, {"host": "b", "device": "gpu0", "threads": 2}],
         "train": {"network": "lenet", "batch_size": 8},
-        **more,
+        **fields,
     }
 
 
@@ -56,18 +56,18 @@ class Case:
         self.file.write_text(yaml.safe_dump(content))
         self.calibrated = folder / "cluster.calibrated.yaml"
 
-    def calibrate(self, measurement: Measurement, **more: Any) -> Description:
-        content = calibrated(self.file, read(self.file), measurement, **more)
+    def calibrate(self, measurement: Measurement, **options: Any) -> Description:
+        content = calibrated(self.file, read(self.file), measurement, **options)
         write_calibrated(self.calibrated, self.file, content, measurement)
         return read(self.calibrated)
 
 
 def test_measured_values_stand_where_the_simulator_reads_them(tmp_path: Path) -> None:
-    found = Measurement(
+    measurement = Measurement(
         {0: device(0.1), 1: device(0.25, 0.5)}, {0: ServerFigures(0.0004, 5e8)}, 0.0003, missing=["something"]
     )
     case = Case(tmp_path, cluster())
-    models = model(case.calibrate(found), tmp_path)
+    models = model(case.calibrate(measurement), tmp_path)
     assert [worker.device.step_time for worker in models.workers] == [0.1, 0.25]
     assert [worker.device.jitter for worker in models.workers] == [0.05, 0.5]
     assert [worker.device.distribution for worker in models.workers] == ["normal", "lognormal"]
@@ -97,12 +97,15 @@ def test_what_launch_reads_stays_as_it_is(tmp_path: Path) -> None:
 def test_device_without_figures_keeps_its_own_time_or_is_left_out(tmp_path: Path) -> None:
     content = cluster()
     content["workers"][1]["simulate"] = {"step_time": 0.7}
-    found = Measurement({0: device(0.1)})
-    assert [worker.simulate.step_time for worker in Case(tmp_path, content).calibrate(found).workers] == [0.1, 0.7]
-    assert found.missing == []
-    description = Case(tmp_path, cluster()).calibrate(found)
+    measurement = Measurement({0: device(0.1)})
+    assert [worker.simulate.step_time for worker in Case(tmp_path, content).calibrate(measurement).workers] == [
+        0.1,
+        0.7,
+    ]
+    assert measurement.missing == []
+    description = Case(tmp_path, cluster()).calibrate(measurement)
     assert [worker.host for worker in description.workers] == ["a"]
-    assert found.missing == ["worker-1 (b/gpu0) is left out: the description has no step_time for it"]
+    assert measurement.missing == ["worker-1 (b/gpu0) is left out: the description has no step_time for it"]
 
 
 def test_cluster_without_any_time_says_why(tmp_path: Path) -> None:
@@ -114,9 +117,9 @@ def test_hosts_that_are_equal_have_one_network_and_others_their_own(tmp_path: Pa
     content = cluster(network={"bandwidth": "1Mbit", "hosts": {"b": {"latency": "9ms"}}})
     content["workers"] += [{"host": "c", "device": "cpu"}, {"host": "d", "device": "cpu"}]
     rates = {"b": (1.00e7, 0.001), "c": (1.04e7, 0.00102), "d": (2e6, 0.03)}
-    links = {(name, "a"): link(*each) for name, each in rates.items()}
-    found = Measurement({number: device(0.1) for number in range(4)}, network=NetworkFigures(links, {"a": 2e7}))
-    description = Case(tmp_path, content).calibrate(found)
+    links = {(name, "a"): link(*figures) for name, figures in rates.items()}
+    measurement = Measurement({number: device(0.1) for number in range(4)}, network=NetworkFigures(links, {"a": 2e7}))
+    description = Case(tmp_path, content).calibrate(measurement)
     assert description.network.hosts.keys() == {"a", "d"}
     models = model(description, tmp_path)
     network = Network(None, models.link, ["a"])  # type: ignore[arg-type]
@@ -130,8 +133,8 @@ def test_nearest_host_has_no_less_than_half_of_the_ordinary_latency(tmp_path: Pa
     content = cluster()
     content["workers"] += [{"host": "c", "device": "cpu"}, {"host": "d", "device": "cpu"}]
     links = {("b", "a"): link(1e7, 0.00123449), ("c", "a"): link(1e7, 0.009), ("d", "a"): link(1e7, 0.009)}
-    found = Measurement({number: device(0.1) for number in range(4)}, network=NetworkFigures(links))
-    models = model(Case(tmp_path, content).calibrate(found), tmp_path)  # which refuses less
+    measurement = Measurement({number: device(0.1) for number in range(4)}, network=NetworkFigures(links))
+    models = model(Case(tmp_path, content).calibrate(measurement), tmp_path)  # which refuses less
     network = Network(None, models.link, ["a"])  # type: ignore[arg-type]
     assert network.latency("c", "a") > network.latency("b", "a") > 0
 
@@ -144,16 +147,16 @@ def test_network_is_left_out_where_all_is_on_one_machine(tmp_path: Path) -> None
 
 
 def test_size_of_the_model_is_written_where_no_table_has_it(tmp_path: Path) -> None:
-    known = Case(tmp_path, cluster()).calibrate(Measurement({0: device(0.1)}))
-    assert known.simulate.model_bytes is None
+    description = Case(tmp_path, cluster()).calibrate(Measurement({0: device(0.1)}))
+    assert description.simulate.model_bytes is None
     other = {0: device(0.1, weights=1000, statistics=24)}
     assert Case(tmp_path, cluster()).calibrate(Measurement(other)).simulate.model_bytes == 4096
 
 
 def test_program_is_described_with_its_size_and_batch(tmp_path: Path) -> None:
     content = cluster(train={})
-    found = Measurement({0: device(0.1), 1: device(0.1)})
-    description = Case(tmp_path, content).calibrate(found, program=("python", "train.py", "--fast"))
+    measurement = Measurement({0: device(0.1), 1: device(0.1)})
+    description = Case(tmp_path, content).calibrate(measurement, program=("python", "train.py", "--fast"))
     assert description.program == ("python", "train.py", "--fast")
     assert description.simulate.model_bytes == 4 * LENET["weights"]
     assert description.simulate.batch_size == 8
@@ -161,8 +164,8 @@ def test_program_is_described_with_its_size_and_batch(tmp_path: Path) -> None:
 
 def test_typed_program_takes_the_place_of_the_described_training(tmp_path: Path) -> None:
     content = cluster(train={"mode": "esync", "network": "lenet", "batch_size": 16, "log_dir": "here"})
-    found = Measurement({0: device(0.1), 1: device(0.1)})
-    description = Case(tmp_path, content).calibrate(found, program=("python", "train.py"))
+    measurement = Measurement({0: device(0.1), 1: device(0.1)})
+    description = Case(tmp_path, content).calibrate(measurement, program=("python", "train.py"))
     assert description.train == {"mode": "esync", "log_dir": "here"}
 
 

@@ -28,9 +28,9 @@ def tried(path, modes=()):
 
 
 def test_every_mode_is_tried_excluded_or_as_fast_as_another(tmp_path):
-    found = {flags["mode"] for flags in tried(write(tmp_path, 0.1, 0.2))}
-    assert found | excluded().keys() | twins().keys() == set(ALGORITHMS)
-    assert not found & excluded().keys()
+    modes = {flags["mode"] for flags in tried(write(tmp_path, 0.1, 0.2))}
+    assert modes | excluded().keys() | twins().keys() == set(ALGORITHMS)
+    assert not modes & excluded().keys()
     assert "sync-switch" in excluded()
     assert "gradients" in excluded()["dgs"]
 
@@ -43,54 +43,59 @@ def test_modes_of_plain_sgd_do_not_suit_other_optimizers():
 
 
 def test_flags_that_a_mode_has_are_tried_and_no_others(tmp_path):
-    found = tried(write(tmp_path, 0.1, 0.2), ["sync", "esync", "async", "local-sgd"])
-    assert {"mode": "sync", "compression": "fp16"} in found
-    assert {"mode": "esync", "overlap": True, "compression": "fp16"} in found
-    assert {"mode": "sync", "collective": "ring"} in found
-    assert {"mode": "local-sgd", "local_iterations": 50} in found
-    assert not [each for each in found if each["mode"] == "esync" and "local_iterations" in each]
-    assert [each for each in found if each["mode"] == "async"] == [{"mode": "async"}]
+    settings = tried(write(tmp_path, 0.1, 0.2), ["sync", "esync", "async", "local-sgd"])
+    assert {"mode": "sync", "compression": "fp16"} in settings
+    assert {"mode": "esync", "overlap": True, "compression": "fp16"} in settings
+    assert {"mode": "sync", "collective": "ring"} in settings
+    assert {"mode": "local-sgd", "local_iterations": 50} in settings
+    assert not [setting for setting in settings if setting["mode"] == "esync" and "local_iterations" in setting]
+    assert [setting for setting in settings if setting["mode"] == "async"] == [{"mode": "async"}]
 
 
 def test_values_of_the_description_are_tried_too(tmp_path):
-    found = tried(write(tmp_path, 0.1, 0.2, train="local_iterations: 7, staleness: 4"))
-    assert {"mode": "local-sgd", "local_iterations": 7} in found
-    assert {"mode": "esync", "local_iterations": 7} in found
-    assert {"mode": "ssp", "staleness": 4} in found
-    assert {"mode": "ssp"} in found  # without it, too
+    settings = tried(write(tmp_path, 0.1, 0.2, train="local_iterations: 7, staleness: 4"))
+    assert {"mode": "local-sgd", "local_iterations": 7} in settings
+    assert {"mode": "esync", "local_iterations": 7} in settings
+    assert {"mode": "ssp", "staleness": 4} in settings
+    assert {"mode": "ssp"} in settings  # without it, too
 
 
 def by_host(path, modes, per_host=None):
-    found = candidates(read(path), model(read(path), path.parent), modes, per_host)
-    return [(dict(each.flags), each.ranks) for each in found if each.per_host], found
+    pool = candidates(read(path), model(read(path), path.parent), modes, per_host)
+    return [(dict(candidate.flags), candidate.ranks) for candidate in pool if candidate.per_host], pool
 
 
 def test_rounds_of_workers_that_share_a_host_are_tried_as_one_exchange_of_each_host(tmp_path):
     path = write(tmp_path, 0.1, 0.5, 0.1, 0.5, on_one_host=2)
-    found, every = by_host(path, ["sync", "esync", "async", "ssp", "local"])
-    assert ({"mode": "sync"}, None) in found
-    assert ({"mode": "esync", "overlap": True, "compression": "fp16"}, None) in found
-    assert not [flags for flags, _ in found if flags["mode"] not in ("sync", "esync") or "collective" in flags]
-    assert ({"mode": "sync"}, (0, 2)) not in found  # the fastest two have hosts of their own
-    together = [each for each in every if each.per_host]
-    assert len({(str(each.flags), each.ranks, each.batch_by_speed) for each in every}) == len(every) - len(
-        together
-    )  # each of them is tried flat, too
+    settings, every = by_host(path, ["sync", "esync", "async", "ssp", "local"])
+    assert ({"mode": "sync"}, None) in settings
+    assert ({"mode": "esync", "overlap": True, "compression": "fp16"}, None) in settings
+    assert not [flags for flags, _ in settings if flags["mode"] not in ("sync", "esync") or "collective" in flags]
+    assert ({"mode": "sync"}, (0, 2)) not in settings  # the fastest two have hosts of their own
+    together = [candidate for candidate in every if candidate.per_host]
+    assert len({(str(candidate.flags), candidate.ranks, candidate.batch_by_speed) for candidate in every}) == len(
+        every
+    ) - len(together)  # each of them is tried flat, too
 
 
 def test_synchronous_sgd_is_tried_with_batches_by_speed_on_unequal_devices_only(tmp_path):
-    divided = [each for each in by_host(write(tmp_path, 0.1, 0.5), ["sync", "esync"])[1] if each.batch_by_speed]
-    assert {each.mode for each in divided} == {"sync"}
-    assert all(each.flags.keys() <= {"mode", "collective", "compression"} and each.ranks is None for each in divided)
-    assert not [each for each in by_host(write(tmp_path, 0.5, 0.5), ["sync"])[1] if each.batch_by_speed]
+    divided = [
+        candidate for candidate in by_host(write(tmp_path, 0.1, 0.5), ["sync", "esync"])[1] if candidate.batch_by_speed
+    ]
+    assert {candidate.mode for candidate in divided} == {"sync"}
+    assert all(
+        candidate.flags.keys() <= {"mode", "collective", "compression"} and candidate.ranks is None
+        for candidate in divided
+    )
+    assert not [candidate for candidate in by_host(write(tmp_path, 0.5, 0.5), ["sync"])[1] if candidate.batch_by_speed]
 
 
 def test_candidates_per_host_leave_out_what_cannot_be_exchanged_so(tmp_path):
     path = write(tmp_path, 0.1, 0.5, 0.1, 0.5, on_one_host=2)
     modes = ["sync", "async", "local"]
     _, every = by_host(path, modes, True)
-    assert {each.mode for each in every} == {"sync"}
-    assert all(each.per_host or each.ranks == (0, 2) for each in every)
+    assert {candidate.mode for candidate in every} == {"sync"}
+    assert all(candidate.per_host or candidate.ranks == (0, 2) for candidate in every)
     assert not by_host(path, modes, False)[0]
 
 
@@ -112,13 +117,16 @@ def test_class_of_a_method_follows_from_what_it_exchanges_when(words, expected):
 
 def test_averaging_is_tried_on_the_fastest_devices_too(tmp_path):
     path = write(tmp_path, 0.1, 0.1, 1.0)
-    found = candidates(read(path), model(read(path), path.parent), ["esync", "local-sgd", "sync", "dylu"])
-    few = [dict(each.flags) for each in found if each.ranks == (0, 1)]
+    pool = candidates(read(path), model(read(path), path.parent), ["esync", "local-sgd", "sync", "dylu"])
+    few = [dict(candidate.flags) for candidate in pool if candidate.ranks == (0, 1)]
     hidden = {"overlap": True, "compression": "fp16"}
     assert {"mode": "sync"} in few
-    assert [each for each in few if each["mode"] == "esync"] == [{"mode": "esync"}, {"mode": "esync", **hidden}]
+    assert [setting for setting in few if setting["mode"] == "esync"] == [
+        {"mode": "esync"},
+        {"mode": "esync", **hidden},
+    ]
     assert {"mode": "local-sgd", "local_iterations": 50, **hidden} in few
-    assert not [each for each in few if each["mode"] == "dylu"]
+    assert not [setting for setting in few if setting["mode"] == "dylu"]
     assert class_of(flags.understood({"mode": "esync"}), Candidate({"mode": "esync"}, (0, 1))) is PlanClass.AVERAGING
     assert class_of(flags.understood({"mode": "sync"}), Candidate({"mode": "sync"}, (0, 1))) is PlanClass.FAST
 

@@ -43,9 +43,9 @@ def device(name: str, program: str) -> ProcessSpec:
 
 
 def test_every_device_gets_its_figures(tmp_path: Path) -> None:
-    said: list[str] = []
+    messages: list[str] = []
     specs = [device("worker-0", "train(0.5)"), device("worker-1", "train(2.0, 1.5)")]
-    figures, problems = measure_devices(specs, tmp_path, said.append, SHORT)
+    figures, problems = measure_devices(specs, tmp_path, messages.append, SHORT)
     assert problems == {}
     assert {name: figure.step_time for name, figure in figures.items()} == pytest.approx(
         {"worker-0": 0.5, "worker-1": 2.0}
@@ -55,8 +55,8 @@ def test_every_device_gets_its_figures(tmp_path: Path) -> None:
     assert figures["worker-0"].model_bytes == 48
     assert figures["worker-0"].fixed_time is None  # its batches have one size
     assert figures["worker-1"].fixed_time == pytest.approx(1.0)  # and 1 s for eight samples
-    assert any("here/worker-1 takes 2000.0 ms an iteration" in line for line in said)
-    assert any("1000.0 ms of them whatever the batch size" in line for line in said)
+    assert any("here/worker-1 takes 2000.0 ms an iteration" in line for line in messages)
+    assert any("1000.0 ms of them whatever the batch size" in line for line in messages)
 
 
 def test_iterations_before_all_devices_compute_do_not_count(tmp_path: Path) -> None:
@@ -85,14 +85,14 @@ def test_device_that_fails_is_named_and_the_others_are_measured(tmp_path: Path) 
         device("worker-1", "print('no such device: gpu7'); sys.exit(3)"),
         device("worker-2", "report(1, 1.0); sys.exit('out of memory')"),
     ]
-    said: list[str] = []
-    figures, problems = measure_devices(specs, tmp_path, said.append, SHORT)
+    messages: list[str] = []
+    figures, problems = measure_devices(specs, tmp_path, messages.append, SHORT)
     assert figures.keys() == {"worker-0"}
     assert problems == {
         "worker-1": "ended with exit code 3: no such device: gpu7",
         "worker-2": "ended with exit code 1: out of memory",
     }
-    assert any(line.startswith("devices: here/worker-1 (worker-1) ended with exit code 3") for line in said)
+    assert any(line.startswith("devices: here/worker-1 (worker-1) ended with exit code 3") for line in messages)
 
 
 def test_device_that_never_trains_is_given_up(tmp_path: Path) -> None:
@@ -110,11 +110,11 @@ def test_program_that_comes_to_its_end_counts_with_what_it_has_done(tmp_path: Pa
 
 def test_waits_are_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("esync.config.MEASURE_ANNOUNCE", 0.0)
-    said: list[str] = []
+    messages: list[str] = []
     specs = [device("worker-0", "time.sleep(0.5); train(0.5)")]
-    measure_devices(specs, tmp_path, said.append, SHORT)
-    assert any(line.startswith("devices: waiting for here/worker-0 to train") for line in said)
-    assert any(line.startswith("devices: measuring, ") for line in said)
+    measure_devices(specs, tmp_path, messages.append, SHORT)
+    assert any(line.startswith("devices: waiting for here/worker-0 to train") for line in messages)
+    assert any(line.startswith("devices: measuring, ") for line in messages)
 
 
 def test_processes_that_ignore_sigterm_are_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,17 +34,22 @@ def until(condition: Callable[[], bool], what: str) -> None:
 
 
 def test_program_that_ignores_sigterm_is_gone_after_many_interrupts(tmp_path: Path) -> None:
-    here = {"host": "localhost"}
-    content = {"scheduler": here, "servers": [here], "state_server": here, "workers": [{**here, "device": "cpu"}]}
-    file, program, told = tmp_path / "cluster.yaml", tmp_path / "stubborn.py", tmp_path / "pid"
+    localhost = {"host": "localhost"}
+    content = {
+        "scheduler": localhost,
+        "servers": [localhost],
+        "state_server": localhost,
+        "workers": [{**localhost, "device": "cpu"}],
+    }
+    file, program, pid_file = tmp_path / "cluster.yaml", tmp_path / "stubborn.py", tmp_path / "pid"
     file.write_text(yaml.safe_dump(content))
     program.write_text(STUBBORN)
-    words = [sys.executable, "-m", "esync.planning", str(file), "--", sys.executable, str(program), str(told)]
+    words = [sys.executable, "-m", "esync.planning", str(file), "--", sys.executable, str(program), str(pid_file)]
     plan = subprocess.Popen(words, env=child.environment(TMPDIR=str(tmp_path)), start_new_session=True)
     pid = 0
     try:
-        until(told.exists, "the program has not started")
-        pid = int(told.read_text())
+        until(pid_file.exists, "the program has not started")
+        pid = int(pid_file.read_text())
         while plan.poll() is None:
             plan.send_signal(signal.SIGINT)
             time.sleep(0.1)

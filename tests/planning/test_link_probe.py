@@ -29,9 +29,9 @@ def test_agent_names_the_address_that_it_cannot_reach() -> None:
     server = LinkServer("127.0.0.1")
     server.close()
     request = {"do": "probe_link", "address": "127.0.0.1", "port": server.port}
-    said = f"127.0.0.1 cannot be reached at port {server.port}: "
-    assert MeasuringAgent().answer(request)["error"].startswith(said)
-    assert MeasuringAgent().answer({**request, "do": "share_link", "up": True})["error"].startswith(said)
+    message = f"127.0.0.1 cannot be reached at port {server.port}: "
+    assert MeasuringAgent().answer(request)["error"].startswith(message)
+    assert MeasuringAgent().answer({**request, "do": "share_link", "up": True})["error"].startswith(message)
 
 
 def test_agent_names_the_address_at_which_it_cannot_listen() -> None:

@@ -15,7 +15,7 @@ from esync.planning.measurement import Measurement
 from esync.simulate.job import SimulationJob, run
 
 
-def logged(folder: Path, hosts: tuple[str, ...] = ("localhost", "localhost"), **more: Any) -> Path:
+def logged(folder: Path, hosts: tuple[str, ...] = ("localhost", "localhost"), **fields: Any) -> Path:
     """Simulate a run that leaves logs; return the description without times."""
     content: dict[str, Any] = {
         "scheduler": {"host": hosts[0]},
@@ -26,7 +26,7 @@ def logged(folder: Path, hosts: tuple[str, ...] = ("localhost", "localhost"), **
             for host, step in zip(hosts, (0.1, 0.3), strict=True)
         ],
         "train": {"mode": "esync", "network": "lenet", "batch_size": 8},
-        **more,
+        **fields,
     }
     real, file = folder / "real.yaml", folder / "cluster.yaml"
     real.write_text(yaml.safe_dump(content))
@@ -46,23 +46,23 @@ def measured(file: Path) -> Measurement:
 
 
 def test_logs_of_a_run_on_one_machine_give_the_costs_that_it_had(tmp_path: Path) -> None:
-    found = measured(logged(tmp_path))
-    assert found.missing == []
+    measurement = measured(logged(tmp_path))
+    assert measurement.missing == []
     for number, step in enumerate((0.1, 0.3)):
-        assert found.devices[number].step_time == pytest.approx(step, rel=0.1)
-        assert found.devices[number].jitter == pytest.approx(0.1, rel=0.5)
-        assert found.devices[number].batch_size == 8
-    assert found.answer_time == pytest.approx(0.002, rel=0.3)
-    assert found.servers[0].message_time == pytest.approx(0.004, rel=0.3)
-    assert found.network is None
+        assert measurement.devices[number].step_time == pytest.approx(step, rel=0.1)
+        assert measurement.devices[number].jitter == pytest.approx(0.1, rel=0.5)
+        assert measurement.devices[number].batch_size == 8
+    assert measurement.answer_time == pytest.approx(0.002, rel=0.3)
+    assert measurement.servers[0].message_time == pytest.approx(0.004, rel=0.3)
+    assert measurement.network is None
 
 
 def test_logs_of_a_run_on_several_machines_give_the_network(tmp_path: Path) -> None:
     file = logged(tmp_path, ("10.9.0.1", "10.9.0.2"), network={"bandwidth": "20Mbit"})
-    found = measured(file)
-    assert found.servers == {}
-    assert found.network is not None
-    (figures,) = (host for name, host in found.network.hosts().items() if name == "10.9.0.2")
+    measurement = measured(file)
+    assert measurement.servers == {}
+    assert measurement.network is not None
+    (figures,) = (host for name, host in measurement.network.hosts().items() if name == "10.9.0.2")
     assert figures.rate * 8 / 0.94 == pytest.approx(20e6, rel=0.5)  # the server's messages are in it, too
 
 
@@ -76,9 +76,9 @@ def test_batch_of_the_run_is_written_down_with_its_times(tmp_path: Path) -> None
 def test_device_without_rounds_is_named(tmp_path: Path) -> None:
     file = logged(tmp_path)
     shutil.rmtree(next((tmp_path / "logs").rglob("cpu-1")))
-    found = measured(file)
-    assert found.devices.keys() == {0}
-    assert found.missing == [f"worker-1 (localhost/cpu-1): {tmp_path / 'logs'} has no rounds of it"]
+    measurement = measured(file)
+    assert measurement.devices.keys() == {0}
+    assert measurement.missing == [f"worker-1 (localhost/cpu-1): {tmp_path / 'logs'} has no rounds of it"]
 
 
 def test_logs_of_another_cluster_are_refused_with_what_is_there(tmp_path: Path) -> None:
@@ -104,13 +104,13 @@ def test_logs_that_are_none_are_refused(tmp_path: Path) -> None:
 
 def test_calibrated_description_from_logs_is_simulated_like_the_run(tmp_path: Path) -> None:
     file = logged(tmp_path)
-    said: list[str] = []
-    path, missing = write_measured(file, said.append, from_logs=tmp_path / "logs")
+    messages: list[str] = []
+    path, missing = write_measured(file, messages.append, from_logs=tmp_path / "logs")
     assert (path, missing) == (tmp_path / "cluster.calibrated.yaml", [])
-    assert said[-1] == f"wrote {path}"
+    assert messages[-1] == f"wrote {path}"
     rates = [
-        run(SimulationJob(each, "none", {"rounds": 20}, logs=False, quiet=True)).result["throughput"]
-        for each in (tmp_path / "real.yaml", path)
+        run(SimulationJob(description, "none", {"rounds": 20}, logs=False, quiet=True)).result["throughput"]
+        for description in (tmp_path / "real.yaml", path)
     ]
     assert rates[1] == pytest.approx(rates[0], rel=0.05)
 

@@ -71,14 +71,14 @@ def test_plan_from_logs_predicts_times_to_the_target_for_a_program(
     logs, out = str(cluster.parent / "logs"), tmp_path / "plan.json"
     words = [str(cluster), "--from-logs", logs, "--modes", "esync,local", "--json", str(out)]
     assert main([*words, "--write", str(tmp_path / "a.yaml"), "--jobs", "1", "--", "python", "train.py"]) == 0
-    made, shown = json.loads(out.read_text()), capsys.readouterr()
-    rows = {row["method"]: row for members in made["classes"].values() for row in members}
-    assert f"to {made['target']}" in shown.out
+    plan, shown = json.loads(out.read_text()), capsys.readouterr()
+    rows = {row["method"]: row for members in plan["classes"].values() for row in members}
+    assert f"to {plan['target']}" in shown.out
     assert "gradient noise scale in the logs" in " ".join(shown.out.split())
     alone, esync = (next(row for name, row in rows.items() if name.startswith(mode)) for mode in ("local", "esync"))
     assert alone["time_to_target"] * alone["useful"] == pytest.approx(esync["time_to_target"] * esync["useful"])
     rounds = [json.loads(path.read_text()) for path in Path(logs).rglob("iter-*.txt")]
-    (reached,) = {entry["total_time"] for entry in rounds if f"{entry.get('accuracy', 0):.3f}" == made["target"]} or {0}
+    (reached,) = {entry["total_time"] for entry in rounds if f"{entry.get('accuracy', 0):.3f}" == plan["target"]} or {0}
     assert rows["esync"]["time_to_target"] == pytest.approx(reached, rel=0.15)
     assert "-- python train.py" in shown.out
     with pytest.raises(SystemExit, match="2"):

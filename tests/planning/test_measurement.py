@@ -44,22 +44,22 @@ def test_cluster_on_this_machine_is_measured_and_nothing_is_left(tiny: Path, mon
     description = cluster(tiny, 0.1)
     broken = description.workers[0].model_copy(update={"device": "gpu9", "step_time": None})
     description = description.model_copy(update={"workers": [*description.workers, broken]})
-    said: list[str] = []
+    messages: list[str] = []
     before = children()  # of other tests, such as a browser's
-    found = measure(description, CORES, said.append, limits=SHORT)
-    (device,) = found.devices.values()
+    measurement = measure(description, CORES, messages.append, limits=SHORT)
+    (device,) = measurement.devices.values()
     assert device.step_time >= 0.1  # padded to it; a busy machine may need longer
     assert device.vectors == {"weights": 61_706, "statistics": 0}
     assert device.batch_size == 8
-    assert found.servers[0].message_time > 0
-    assert found.answer_time is not None
-    assert found.answer_time > 0
-    assert found.network is None
-    (missing,) = found.missing
+    assert measurement.servers[0].message_time > 0
+    assert measurement.answer_time is not None
+    assert measurement.answer_time > 0
+    assert measurement.network is None
+    (missing,) = measurement.missing
     assert missing.startswith("worker-1 (localhost/gpu9) ended with exit code ")
     assert "GPU" in missing
     for what in ("network:", "devices: starting", "servers: measuring the parameter server", "the state server"):
-        assert any(what in line for line in said), said
+        assert any(what in line for line in messages), messages
     assert [path.name for path in tiny.parent.iterdir()] == ["data"]  # no logs
     assert children() <= before
 
@@ -84,14 +84,14 @@ def test_program_is_measured_in_the_place_of_the_worker(tmp_path: Path) -> None:
     os.chdir(tmp_path)
     try:
         program = ("python", "train.py")
-        found = measure(description, CORES, lambda text: None, program, SHORT)
+        measurement = measure(description, CORES, lambda text: None, program, SHORT)
     finally:
         os.chdir(before)
-    assert found.devices.keys() == {0}
-    assert found.devices[0].vectors == {"weights": 15, "statistics": 0}
-    assert found.devices[0].batch_size == 16
-    assert found.servers.keys() == {0}
-    assert found.missing == ["worker-1 (localhost/cpu-1) ended with exit code 1: no such file: pictures"]
+    assert measurement.devices.keys() == {0}
+    assert measurement.devices[0].vectors == {"weights": 15, "statistics": 0}
+    assert measurement.devices[0].batch_size == 16
+    assert measurement.servers.keys() == {0}
+    assert measurement.missing == ["worker-1 (localhost/cpu-1) ended with exit code 1: no such file: pictures"]
 
 
 def test_measuring_needs_no_mxnet_where_it_is_asked_for(tmp_path: Path) -> None:

@@ -76,10 +76,10 @@ def test_plan_recommends_the_preset_and_says_what_it_will_choose(
     if not all_modes:
         monkeypatch.setattr(ranking, "candidates", lambda *of: list(filter(is_rival, candidates(*of))))
     file = described(tmp_path, name)
-    made = ranking.plan(file, modes=() if all_modes else ("local", "tiered"))
-    preset = next(forecast for forecast in made.ranking.every if forecast.candidate.preset)
-    assert made.ranking.best(PlanClass.AVERAGING) is preset
-    recommended = method(made, made.ranking.recommended.candidate)
+    result = ranking.plan(file, modes=() if all_modes else ("local", "tiered"))
+    preset = next(forecast for forecast in result.ranking.every if forecast.candidate.preset)
+    assert result.ranking.best(PlanClass.AVERAGING) is preset
+    recommended = method(result, result.ranking.recommended.candidate)
     assert recommended == ("local on host0/gpu0" if name in ALONE else "--preset fast")
 
     caplog.set_level("INFO")

@@ -31,24 +31,26 @@ def plans(tmp_path_factory):
         "unequal, fast": ((0.05, 0.06, 0.2, 0.5), "1Gbit"),
         "unequal, slow": ((0.05, 0.06, 0.2, 0.5), "100Mbit"),
     }
-    made = {}
+    results = {}
     for name, (step_times, bandwidth) in kinds.items():
         path = write(tmp_path_factory.mktemp("plan"), *step_times, bandwidth=bandwidth)
         what_ifs = ["without=w3", "network=1Gbit"] if name == "unequal, slow" else []
-        made[name] = plan(path, modes=MODES, what_ifs=what_ifs)
-    return made
+        results[name] = plan(path, modes=MODES, what_ifs=what_ifs)
+    return results
 
 
-def speeds(made, plan_class):
-    return {tuple(each.candidate.flags.values()): each.throughput for each in made.ranking.classes[plan_class]}
+def speeds(result, plan_class):
+    return {
+        tuple(forecast.candidate.flags.values()): forecast.throughput for forecast in result.ranking.classes[plan_class]
+    }
 
 
 def test_nearly_equal_devices_on_a_fast_network_are_to_train_synchronously(plans):
-    made = plans["equal"]
-    assert made.ranking.recommended.candidate.mode == "sync"
-    assert made.ranking.recommended.plan_class is PlanClass.EXACT
-    assert made.ranking.recommended.efficiency > 0.9
-    assert len(made.ranking.classes[PlanClass.FAST]) == 1  # leaving any of them out would be slower
+    result = plans["equal"]
+    assert result.ranking.recommended.candidate.mode == "sync"
+    assert result.ranking.recommended.plan_class is PlanClass.EXACT
+    assert result.ranking.recommended.efficiency > 0.9
+    assert len(result.ranking.classes[PlanClass.FAST]) == 1  # leaving any of them out would be slower
 
 
 def test_unequal_devices_are_not_to_wait_for_the_slowest(plans):
@@ -61,33 +63,41 @@ def test_unequal_devices_are_not_to_wait_for_the_slowest(plans):
 
 def test_fastest_device_alone_is_recommended_where_samples_of_others_are_redundant(tmp_path):
     path = write(tmp_path, 0.05, 0.06, 0.2, 0.5, bandwidth="100Mbit")
-    made = plan(path, modes=("esync", "local"), training=replace(UNKNOWN, noise_scales=np.array([5.0])))
-    ranking = made.ranking
+    result = plan(path, modes=("esync", "local"), training=replace(UNKNOWN, noise_scales=np.array([5.0])))
+    ranking = result.ranking
     assert ranking.recommended.candidate.mode == "local"
     assert ranking.recommended.candidate.ranks == (0,)
     averaging = ranking.best(PlanClass.AVERAGING)
     assert averaging.throughput > ranking.recommended.throughput  # samples per second alone would not say so
-    said = reasons(ranking)
-    assert f"has {averaging.throughput / ranking.recommended.throughput:.3g} times the samples/s" in said
-    assert f"each worth {averaging.worth:.0%} of one on one device alone" in said
-    (line,) = left_out(made, ranking.recommended.candidate)
+    text = reasons(ranking)
+    assert f"has {averaging.throughput / ranking.recommended.throughput:.3g} times the samples/s" in text
+    assert f"each worth {averaging.worth:.0%} of one on one device alone" in text
+    (line,) = left_out(result, ranking.recommended.candidate)
     assert line.endswith("w1/cpu (38.2%), w2/cpu (11.5%), w3/cpu (4.6%)")
 
 
 def test_averaging_on_the_fast_devices_only_is_recommended_where_slow_ones_bring_little(tmp_path):
     path = write(tmp_path, 0.05, 0.05, 0.05, 0.05, 5.0, bandwidth="10Gbit")
-    made = plan(path, modes=MODES)
-    best = made.ranking.recommended
+    result = plan(path, modes=MODES)
+    best = result.ranking.recommended
     assert best.candidate.ranks == (0, 1, 2, 3)
-    assert best.useful > 1.2 * made.ranking.best(PlanClass.FAST).useful
-    on_all = [each for each in made.ranking.every if each.candidate.mode == "esync" and each.candidate.ranks is None]
-    assert max(each.useful for each in on_all) < best.useful
-    assert left_out(made, best.candidate) == ["Left out, with their shares of the devices' speed: w4/cpu (0.2%)"]
+    assert best.useful > 1.2 * result.ranking.best(PlanClass.FAST).useful
+    on_all = [
+        forecast
+        for forecast in result.ranking.every
+        if forecast.candidate.mode == "esync" and forecast.candidate.ranks is None
+    ]
+    assert max(forecast.useful for forecast in on_all) < best.useful
+    assert left_out(result, best.candidate) == ["Left out, with their shares of the devices' speed: w4/cpu (0.2%)"]
 
 
 def test_slow_network_makes_the_port_of_the_server_the_bottleneck(plans):
     held = {
-        kind: next(each for each in plans[kind].ranking.classes[PlanClass.AVERAGING] if not each.candidate.variation)
+        kind: next(
+            forecast
+            for forecast in plans[kind].ranking.classes[PlanClass.AVERAGING]
+            if not forecast.candidate.variation
+        )
         for kind in ("unequal, fast", "unequal, slow")
     }
     assert held["unequal, slow"].bottleneck.where == "centre"
@@ -98,9 +108,9 @@ def test_slow_network_makes_the_port_of_the_server_the_bottleneck(plans):
 
 def test_what_ifs_are_ordered_by_gain_and_agree_with_a_plan_of_that_cluster(plans):
     asked = plans["unequal, slow"].what_ifs
-    assert {each.text for each in asked} == {"without=w3", "network=1Gbit"}
-    assert [each.gain for each in asked] == sorted((each.gain for each in asked), reverse=True)
-    faster = next(each for each in asked if each.text == "network=1Gbit").ranking
+    assert {what_if.text for what_if in asked} == {"without=w3", "network=1Gbit"}
+    assert [what_if.gain for what_if in asked] == sorted((what_if.gain for what_if in asked), reverse=True)
+    faster = next(what_if for what_if in asked if what_if.text == "network=1Gbit").ranking
     for plan_class, members in plans["unequal, fast"].ranking.classes.items():
         assert faster.best(plan_class).throughput == pytest.approx(members[0].throughput)
 
@@ -130,9 +140,9 @@ def test_plan_in_processes_prints_ranking_recommendation_and_command(tmp_path, c
         f"--json={written}",
     ]
     assert main(words) == 0
-    said = capsys.readouterr()
-    assert "Recommended: esync" in said.out
-    assert re.search(rf"esync launch ({path}|fast_devices\.yaml) --mode esync", said.out)
+    output = capsys.readouterr()
+    assert "Recommended: esync" in output.out
+    assert re.search(rf"esync launch ({path}|fast_devices\.yaml) --mode esync", output.out)
     for word in (
         "fast devices only",
         "local averaging",
@@ -141,18 +151,18 @@ def test_plan_in_processes_prints_ranking_recommendation_and_command(tmp_path, c
         "docs/results/beyond.md",
         "add=gpu:0.05x2",
     ):
-        assert word in said.out
-    assert max(len(line) for line in said.out.splitlines() if "esync launch" not in line) <= 100
-    assert re.search(r"^     (--|[a-z0-9])", said.out, re.MULTILINE)  # what a method's name goes on with is indented
-    assert not re.search(r"^ (--|fp16|ring)", said.out, re.MULTILINE)
-    assert 'times as fast as the best of "fast devices only"' in " ".join(said.out.split())
-    assert "simulated" in said.err
-    found = json.loads(written.read_text())
-    assert found["recommended"]["flags"]["mode"] == "esync"
-    assert found["recommended"]["command"][-1].startswith("esync launch ")
-    assert [each["class"] for each in found["classes"]["fast"]] == ["fast"]
-    assert found["what_if"][0]["gain"] > 1.5
-    assert found["classes"]["averaging"][0]["bottleneck"]["remedy"]
+        assert word in output.out
+    assert max(len(line) for line in output.out.splitlines() if "esync launch" not in line) <= 100
+    assert re.search(r"^     (--|[a-z0-9])", output.out, re.MULTILINE)  # what a method's name goes on with is indented
+    assert not re.search(r"^ (--|fp16|ring)", output.out, re.MULTILINE)
+    assert 'times as fast as the best of "fast devices only"' in " ".join(output.out.split())
+    assert "simulated" in output.err
+    report = json.loads(written.read_text())
+    assert report["recommended"]["flags"]["mode"] == "esync"
+    assert report["recommended"]["command"][-1].startswith("esync launch ")
+    assert [method["class"] for method in report["classes"]["fast"]] == ["fast"]
+    assert report["what_if"][0]["gain"] > 1.5
+    assert report["classes"]["averaging"][0]["bottleneck"]["remedy"]
 
 
 def test_plan_of_hosts_with_several_workers_says_how_they_exchange_as_one(tmp_path, capsys, monkeypatch):
@@ -167,35 +177,35 @@ def test_plan_of_hosts_with_several_workers_says_how_they_exchange_as_one(tmp_pa
         f"--json={written}",
     ]
     assert main([str(path), *words]) == 0
-    said = capsys.readouterr().out
-    assert "* sync, per host" in said
-    assert f"# with per_host: true in {path}:\n    esync launch {path} --mode sync\n" in said
-    found = json.loads(written.read_text())
-    assert found["recommended"]["per_host"]
+    output = capsys.readouterr().out
+    assert "* sync, per host" in output
+    assert f"# with per_host: true in {path}:\n    esync launch {path} --mode sync\n" in output
+    report = json.loads(written.read_text())
+    assert report["recommended"]["per_host"]
     by_host, flat = (
         next(
-            each
-            for each in found["classes"]["exact"]
-            if each["flags"] == {"mode": "sync"} and each["per_host"] == wanted
+            method
+            for method in report["classes"]["exact"]
+            if method["flags"] == {"mode": "sync"} and method["per_host"] == per_host
         )
-        for wanted in (True, False)
+        for per_host in (True, False)
     )
     assert by_host["throughput"] > 1.1 * flat["throughput"]
     assert by_host["traffic"] * by_host["round_time"] < 0.4 * flat["traffic"] * flat["round_time"]
-    asked = {each["change"]: each for each in found["what_if"]}
+    asked = {what_if["change"]: what_if for what_if in report["what_if"]}
     assert asked["per-host"]["gain"] == 1.0
     assert asked["per-host=false"]["gain"] < 0.95
-    assert not any(each["per_host"] for each in asked["per-host=false"]["classes"]["exact"])
+    assert not any(method["per_host"] for method in asked["per-host=false"]["classes"]["exact"])
     assert "asynchronous" not in asked["per-host"]["classes"]
-    assert "asynchronous" in found["classes"]
+    assert "asynchronous" in report["classes"]
 
 
 def test_command_undoes_what_the_description_says_of_the_flags_that_are_varied(tmp_path, capsys):
     path = write(tmp_path, 0.1, 0.1, train="compression: fp16, overlap: true")
     assert main([str(path), "--no-measure", "--modes=sync"]) == 0
-    said = capsys.readouterr().out
-    assert f"esync launch {path} --mode sync" in said
-    assert said[said.index("esync launch") :].partition("\n")[0].endswith("--compression none")
+    output = capsys.readouterr().out
+    assert f"esync launch {path} --mode sync" in output
+    assert output[output.index("esync launch") :].partition("\n")[0].endswith("--compression none")
 
 
 def test_plan_of_a_program_has_the_options_of_the_mode_in_its_command(tmp_path, capsys):
@@ -205,8 +215,8 @@ def test_plan_of_a_program_has_the_options_of_the_mode_in_its_command(tmp_path, 
         "\n".join(line for line in text.splitlines() if not line.startswith("train:")) + "\nprogram: python t.py"
     )
     assert main([str(path), "--no-measure", "--modes=esync"]) == 0
-    said = capsys.readouterr().out
-    assert re.search(rf"esync launch {path} --mode esync --(overlap|compression)", said)
+    output = capsys.readouterr().out
+    assert re.search(rf"esync launch {path} --mode esync --(overlap|compression)", output)
 
 
 @pytest.mark.parametrize(
@@ -225,19 +235,19 @@ def test_mistakes_are_named_without_a_traceback(tmp_path, capsys, words, message
         code = main([str(path), "--no-measure", *words])
     except SystemExit as ended:
         code = ended.code
-    said = capsys.readouterr().err
+    stderr = capsys.readouterr().err
     assert code in (1, 2)
-    assert message in said
-    assert "Traceback" not in said
+    assert message in stderr
+    assert "Traceback" not in stderr
 
 
 def test_description_without_times_is_refused(tmp_path, capsys):
     path = write(tmp_path, 0.1, 0.2)
     path.write_text(path.read_text().replace(", simulate: {step_time: 0.2}", ""))
     assert main([str(path), "--no-measure"]) == 2
-    said = capsys.readouterr().err
-    assert "workers[1].simulate.step_time: a simulation needs it" in said
-    assert "esync plan measures it" in said
+    stderr = capsys.readouterr().err
+    assert "workers[1].simulate.step_time: a simulation needs it" in stderr
+    assert "esync plan measures it" in stderr
 
 
 @pytest.mark.parametrize(
@@ -257,9 +267,9 @@ def test_network_that_costs_nothing_is_told(tmp_path, text, bandwidth, message):
         "workers:\n  - {host: here, device: cpu, step_time: 0.1}\n  - {host: here, device: cpu, step_time: 0.3}\n"
         f"train: {{mode: sync, network: lenet}}\n{limit}"
     )
-    told = [note for note in plan(path, modes=["sync"], what_ifs=[text]).notes if "network" in note]
-    assert len(told) == (message is not None)
-    assert message is None or told[0].startswith(message)
+    notes = [note for note in plan(path, modes=["sync"], what_ifs=[text]).notes if "network" in note]
+    assert len(notes) == (message is not None)
+    assert message is None or notes[0].startswith(message)
 
 
 @pytest.mark.parametrize(

@@ -71,8 +71,8 @@ def test_program_is_told_of_no_cluster_and_no_mode() -> None:
     plan = planned({"network": "lenet", "checkpoint_dir": "/there", "mode": "sync"}, "python", "train.py", "--fast")
     first, second = plan.workers
     assert first.command[1:] == ("train.py", "--fast")
-    told = {name: value for name, value in first.environment.items() if name.startswith(("ESYNC_", "DMLC_"))}
-    assert told == {
+    variables = {name: value for name, value in first.environment.items() if name.startswith(("ESYNC_", "DMLC_"))}
+    assert variables == {
         "ESYNC_MEASURE": "1",
         "ESYNC_PROGRESS": "json",
         "ESYNC_DEVICE": "cpu",

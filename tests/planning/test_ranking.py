@@ -76,25 +76,25 @@ def test_collective_leads_only_where_it_is_much_faster(speed, leads):
     assert config.PLAN_COLLECTIVE == 1.5
     servers = forecast(PlanClass.EXACT, 40, mode="sync")
     ring = forecast(PlanClass.EXACT, speed, mode="sync", collective="ring")
-    found = rank([ring, servers], [], 1.0)
-    assert found.classes[PlanClass.EXACT] == ([ring, servers] if leads else [servers, ring])
-    assert found.recommended is (ring if leads else servers)
+    ranking = rank([ring, servers], [], 1.0)
+    assert ranking.classes[PlanClass.EXACT] == ([ring, servers] if leads else [servers, ring])
+    assert ranking.recommended is (ring if leads else servers)
 
 
 def test_doing_without_slow_devices_counts_only_where_it_is_faster_than_with_them():
     alone = forecast(PlanClass.FAST, 10, (0,), mode="local")
-    whole = forecast(PlanClass.EXACT, 50, mode="sync")
+    all_devices = forecast(PlanClass.EXACT, 50, mode="sync")
     groups = [
         forecast(PlanClass.FAST, speed, tuple(range(number)), mode="sync") for speed, number in ((45, 2), (49, 3))
     ]
-    found = rank([alone, whole, *groups], [], 1.0)
-    assert found.classes[PlanClass.FAST] == [alone]
-    assert found.recommended is whole
+    ranking = rank([alone, all_devices, *groups], [], 1.0)
+    assert ranking.classes[PlanClass.FAST] == [alone]
+    assert ranking.recommended is all_devices
     groups.append(forecast(PlanClass.FAST, 60, (0, 1, 2, 3), mode="sync"))
     groups.append(forecast(PlanClass.FAST, 55, (0, 1, 2, 3, 4), mode="sync"))
-    found = rank([alone, whole, *groups], [], 1.0)
-    assert found.classes[PlanClass.FAST] == [groups[2], alone]
-    assert found.recommended is groups[2]
+    ranking = rank([alone, all_devices, *groups], [], 1.0)
+    assert ranking.classes[PlanClass.FAST] == [groups[2], alone]
+    assert ranking.recommended is groups[2]
 
 
 def test_nothing_to_rank_is_an_error():
@@ -103,7 +103,7 @@ def test_nothing_to_rank_is_an_error():
 
 
 @pytest.mark.parametrize(
-    ("speeds", "said"),
+    ("speeds", "expected"),
     [
         (
             (100, 150, 165, 75),
@@ -118,8 +118,8 @@ def test_nothing_to_rank_is_an_error():
         ),
     ],
 )
-def test_reasons_compare_the_recommended_method_with_the_best_of_each_other_class(speeds, said):
-    assert reasons(ranked(*speeds)) == said
+def test_reasons_compare_the_recommended_method_with_the_best_of_each_other_class(speeds, expected):
+    assert reasons(ranked(*speeds)) == expected
 
 
 @pytest.mark.parametrize(("worth", "mode"), [(0.2, "local"), (0.35, "esync")])
@@ -127,10 +127,10 @@ def test_one_device_alone_is_recommended_unless_what_its_samples_bring_is_exceed
     alone = forecast(PlanClass.FAST, 100, (0,), mode="local")
     exact = forecast(PlanClass.EXACT, 90, mode="sync")
     averaging = forecast(PlanClass.AVERAGING, 400, mode="esync", worth=worth)
-    found = rank([alone, exact, averaging], [], 1.0)
-    assert found.recommended.candidate.mode == mode
+    ranking = rank([alone, exact, averaging], [], 1.0)
+    assert ranking.recommended.candidate.mode == mode
     if mode == "local":
-        assert reasons(found) == (
+        assert reasons(ranking) == (
             '100 samples/s; the best of "exact synchronous" is 10% slower; the best of "hidden, compressed or local '
             'averaging" has 4 times the samples/s, each worth 20% of one on one device alone, and is 20% slower'
         )
@@ -138,11 +138,11 @@ def test_one_device_alone_is_recommended_unless_what_its_samples_bring_is_exceed
 
 def test_averaging_on_fast_devices_is_kept_where_it_brings_more_than_the_same_on_all():
     alone = forecast(PlanClass.FAST, 10, (0,), mode="local")
-    whole = forecast(PlanClass.AVERAGING, 100, mode="esync", worth=0.5)
+    all_devices = forecast(PlanClass.AVERAGING, 100, mode="esync", worth=0.5)
     few, fewer = (
         forecast(PlanClass.AVERAGING, speed, tuple(range(number)), mode="esync", worth=0.8)
         for speed, number in ((80, 3), (70, 2))
     )
     slower = forecast(PlanClass.AVERAGING, 55, (0, 1), mode="esync", worth=0.9)
-    assert rank([alone, whole, slower], [], 1.0).classes[PlanClass.AVERAGING] == [whole]
-    assert rank([alone, whole, few, fewer], [], 1.0).classes[PlanClass.AVERAGING] == [few, whole]
+    assert rank([alone, all_devices, slower], [], 1.0).classes[PlanClass.AVERAGING] == [all_devices]
+    assert rank([alone, all_devices, few, fewer], [], 1.0).classes[PlanClass.AVERAGING] == [few, all_devices]

@@ -55,9 +55,9 @@ def test_without_leaves_out_a_host_or_a_device(description, which, hosts, tmp_pa
 def test_added_devices_have_hosts_of_their_own(description, tmp_path):
     after = become(description, "add=gpu:0.03x2,add=cpu:2")
     new = model(after, tmp_path).workers[5:]
-    assert [each.device.mean for each in new] == [0.03, 0.03, 2.0]
+    assert [worker.device.mean for worker in new] == [0.03, 0.03, 2.0]
     assert len({worker.host for worker in after.workers}) == 8
-    assert [each.device for each in after.workers[5:]] == ["gpu0", "gpu0", "cpu"]
+    assert [worker.device for worker in after.workers[5:]] == ["gpu0", "gpu0", "cpu"]
 
 
 def test_servers_is_their_number_in_all(description):
