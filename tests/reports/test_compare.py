@@ -41,10 +41,10 @@ def logged(tmp_path: Path) -> Callable[..., Path]:
         half_time = settings.pop("half_time", 60.0) + seed
         write_run(folder, DEVICES, 600, final_accuracy=accuracy + 0.001 * seed, half_time=half_time, overruns=overruns)
         for path in folder.rglob("run.json"):
-            said = json.loads(path.read_text())
+            info = json.loads(path.read_text())
             options = {"seed": seed, "log_dir": str(folder), "overlap": False, **settings}
-            told = {"seed": seed, "network": network, "options": options, "version": "1", **facts}
-            path.write_text(json.dumps(said | told))
+            fields = {"seed": seed, "network": network, "options": options, "version": "1", **facts}
+            path.write_text(json.dumps(info | fields))
         return folder
 
     return write
@@ -57,9 +57,9 @@ def test_runs_that_differ_in_their_seed_only_are_a_group(logged, tmp_path: Path)
     assert section.differing == {"overlap": (False, True)}
     time, final, speed, *_ = section.quantities
     assert (time.heading, final.heading) == ("time to 0.8", "final accuracy")
-    found = section.groups[0].estimate(time)
-    assert found.n == 3
-    assert found.low < found.mean < found.high
+    interval = section.groups[0].estimate(time)
+    assert interval.n == 3
+    assert interval.low < interval.mean < interval.high
     faster = section.difference(section.groups[1], time)
     assert faster.high < 0
     assert faster.beyond_chance
@@ -67,7 +67,7 @@ def test_runs_that_differ_in_their_seed_only_are_a_group(logged, tmp_path: Path)
 
 
 def test_groups_without_names_are_told_apart_by_their_options(logged, tmp_path: Path) -> None:
-    folders = [logged("esync", 0, network=each, facts={"network": "lenet"}, **options) for each, options in
+    folders = [logged("esync", 0, network=network, facts={"network": "lenet"}, **options) for network, options in
                (("a", {}), ("b", {"overlap": True}), ("c", {"overlap": True, "rounds": 5}))]  # fmt: skip
     (section,) = compare(folders).sections
     assert [group.label for group in section.groups] == [
@@ -128,13 +128,13 @@ def test_baselines_among_the_groups_give_speedups_with_their_limit(logged, tmp_p
     assert over_sync.value == pytest.approx(means[2] / means[1])
     assert over_one.limit == pytest.approx((64 / 0.5 + 64 / 2.0) / (64 / 0.5))
     assert main([str(tmp_path), "--json", str(tmp_path / "all.json")]) == 0
-    said = capsys.readouterr().out
-    row = next(line for line in said.splitlines() if line.startswith("| ESync, a") and "×" in line)
+    output = capsys.readouterr().out
+    row = next(line for line in output.splitlines() if line.startswith("| ESync, a") and "×" in line)
     assert [cell.strip() for cell in row.split("|")[2:-1]] == [
         f"{over_one.value:.2f}×", f"{over_sync.value:.2f}×", "1.25×",
     ]  # fmt: skip
     (written,) = json.loads((tmp_path / "all.json").read_text())["sections"]
-    group = next(each for each in written["groups"] if each["label"] == "ESync, a")
+    group = next(entry for entry in written["groups"] if entry["label"] == "ESync, a")
     assert group["speedups"]["local"]["value"] == pytest.approx(over_one.value)
     assert group["speedup_limit"] == pytest.approx(1.25)
     assert "times as fast (limit 1.25)" in " ".join(verdict(section))
@@ -145,8 +145,8 @@ def test_group_that_does_not_always_reach_the_target_has_no_speedup(logged, tmp_
         logged(f"esync@a-seed{seed}", seed, accuracy=accuracy)
         logged(f"sync@a-seed{seed}", seed)
     (section,) = compare(tmp_path).sections
-    found = section.speedup(section.groups[0], "sync")
-    assert (found.value, found.reason) == (None, "not always reached")
+    speedup = section.speedup(section.groups[0], "sync")
+    assert (speedup.value, speedup.reason) == (None, "not always reached")
     assert section.speedup(section.groups[0], "local").reason == "no Standalone run"
 
 
@@ -160,11 +160,11 @@ def test_invalid_runs_are_named_and_not_in_the_means(logged, tmp_path: Path, cap
     assert (base.invalid, len(sync.counted)) == (None, 1)
     assert comparison.sections[0].difference(sync, comparison.sections[0].quantities[2]) is None
     assert main([str(tmp_path)]) == 0
-    said = capsys.readouterr()
-    assert "esync@base-seed2: invalid: overruns" in said.err
-    assert "not in the means of its group" in said.err
-    assert "1 invalid run left out" in said.out
-    assert "invalid: overruns" in next(line for line in said.out.splitlines() if line.startswith("| SSGD"))
+    captured = capsys.readouterr()
+    assert "esync@base-seed2: invalid: overruns" in captured.err
+    assert "not in the means of its group" in captured.err
+    assert "1 invalid run left out" in captured.out
+    assert "invalid: overruns" in next(line for line in captured.out.splitlines() if line.startswith("| SSGD"))
 
 
 def test_target_that_some_runs_have_not_reached(logged, tmp_path: Path, capsys) -> None:
@@ -172,13 +172,13 @@ def test_target_that_some_runs_have_not_reached(logged, tmp_path: Path, capsys) 
     logged("esync@a-seed1", 1)
     logged("sync", 0, accuracy=0.5)
     (section,) = compare(tmp_path).sections
-    found = section.groups[0].estimate(section.quantities[0])
-    assert (found.n, found.low) == (1, None)
+    interval = section.groups[0].estimate(section.quantities[0])
+    assert (interval.n, interval.low) == (1, None)
     assert main([str(tmp_path)]) == 0
-    said = capsys.readouterr().out
-    assert "(1 of 2 reached it)" in said
-    assert "not reached" in said
-    assert "not known: a single run" in said
+    output = capsys.readouterr().out
+    assert "(1 of 2 reached it)" in output
+    assert "not reached" in output
+    assert "not known: a single run" in output
     assert main([str(tmp_path), "--target", "0.3"]) == 0
     assert "time to 0.3" in capsys.readouterr().out
 
@@ -204,9 +204,9 @@ def test_runs_of_different_networks_are_not_mixed(logged, tmp_path: Path, capsys
 def test_unfinished_runs_and_different_versions_are_said(logged, tmp_path: Path) -> None:
     logged("esync@a-seed0", 0, facts={"finished": False})
     logged("esync@a-seed1", 1, facts={"version": "2"})
-    said = str(compare(tmp_path).problems)
-    assert "esync@a-seed0: the run has not come to its end" in said
-    assert "ESync, a: runs of different versions of esync: 1, 2" in said
+    problems = str(compare(tmp_path).problems)
+    assert "esync@a-seed0: the run has not come to its end" in problems
+    assert "ESync, a: runs of different versions of esync: 1, 2" in problems
 
 
 @pytest.mark.usefixtures("pictures")
@@ -240,9 +240,9 @@ def test_csv_json_and_figures(logged, tmp_path: Path, capsys) -> None:
 def test_curves_without_evaluations_are_not_drawn_in_silence(logged, tmp_path: Path, capsys) -> None:
     folder = logged("esync", 0)
     for path in folder.rglob("iter-*.txt"):
-        said = json.loads(path.read_text())
-        said.pop("accuracy", None)
-        path.write_text(json.dumps(said))
+        entry = json.loads(path.read_text())
+        entry.pop("accuracy", None)
+        path.write_text(json.dumps(entry))
     assert main([str(folder), "--figure", str(tmp_path / "c.png"), "--csv", str(tmp_path / "c.csv")]) == 0
     assert "nothing was evaluated" in capsys.readouterr().err
     with (tmp_path / "c-evaluations.csv").open() as file:
@@ -264,17 +264,17 @@ def test_tables_fit_into_a_narrow_terminal(logged, tmp_path: Path, capsys, monke
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["nowhere*"], "nowhere*: no folder matches this pattern"),
         (["lenet", "--target", "2"], "--target 2: test accuracy should be 0 to 1"),
     ],
 )
-def test_mistakes_are_told_by_name(logged, tmp_path: Path, capsys, monkeypatch, words: list[str], said: str) -> None:
+def test_mistakes_are_told_by_name(logged, tmp_path: Path, capsys, monkeypatch, words: list[str], message: str) -> None:
     logged("esync", 0)
     monkeypatch.chdir(tmp_path)
     assert main(words) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("tool", [main, report.main, plot.main])
@@ -301,9 +301,9 @@ def test_folders_with_odd_names_are_compared(tmp_path: Path, capsys, name: bytes
 
 
 def test_bad_figure_is_refused(capsys) -> None:
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as caught:
         main(["x", "--figure", "curve.gif"])
-    assert left.value.code == 2
+    assert caught.value.code == 2
     assert "expected a name that ends in .png, .svg, .pdf" in capsys.readouterr().err
 
 
@@ -328,6 +328,6 @@ def test_missing_pandas_is_asked_for_by_name(logged, tmp_path: Path, monkeypatch
 def test_event_files_without_the_package_are_refused_first(logged, tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
     assert main([str(logged("esync", 0)), "--tensorboard", str(tmp_path / "events")]) == 1
-    said = capsys.readouterr()
-    assert 'pip install "esync[tensorboard]"' in said.err
-    assert said.out == ""
+    captured = capsys.readouterr()
+    assert 'pip install "esync[tensorboard]"' in captured.err
+    assert captured.out == ""

@@ -19,9 +19,9 @@ def test_quantiles_of_students_distribution(freedom, level, expected):
 
 
 def test_interval_of_a_mean():
-    found = estimate([4.0, 6.0, 8.0])  # sd 2, standard error 2/√3, 2 degrees of freedom
-    assert (found.n, found.mean, found.sd) == (3, 6.0, 2.0)
-    assert (found.high - 6, 6 - found.low) == pytest.approx((4.302653 * 2 / math.sqrt(3),) * 2, rel=1e-6)
+    result = estimate([4.0, 6.0, 8.0])  # sd 2, standard error 2/√3, 2 degrees of freedom
+    assert (result.n, result.mean, result.sd) == (3, 6.0, 2.0)
+    assert (result.high - 6, 6 - result.low) == pytest.approx((4.302653 * 2 / math.sqrt(3),) * 2, rel=1e-6)
 
 
 def test_one_run_has_no_interval():
@@ -31,18 +31,18 @@ def test_one_run_has_no_interval():
 
 def test_welchs_interval_of_a_difference():
     a, b = [30.02, 29.99, 30.11, 29.97, 30.01, 29.99], [29.89, 29.93, 29.72, 29.98, 30.02, 29.98]
-    found = difference(estimate(a), estimate(b))  # Wikipedia, "Student's t-test": t = 1.959, ν = 7.03, p = 0.091
-    assert found.value == pytest.approx(0.095, abs=1e-9)
-    half = found.high - found.value
+    result = difference(estimate(a), estimate(b))  # Wikipedia, "Student's t-test": t = 1.959, ν = 7.03, p = 0.091
+    assert result.value == pytest.approx(0.095, abs=1e-9)
+    half = result.high - result.value
     standard_error = 0.095 / 1.959
     assert half / standard_error == pytest.approx(t_quantile(7.031), rel=2e-3)
-    assert found.beyond_chance is False
+    assert result.beyond_chance is False
     assert difference(estimate([x + 1 for x in a]), estimate(b)).beyond_chance is True
 
 
 def test_difference_from_one_run_has_no_verdict():
-    found = difference(estimate([2.0]), estimate([1.0, 1.1]))
-    assert (found.value, found.low, found.beyond_chance) == (pytest.approx(0.95), None, None)
+    result = difference(estimate([2.0]), estimate([1.0, 1.1]))
+    assert (result.value, result.low, result.beyond_chance) == (pytest.approx(0.95), None, None)
 
 
 def test_difference_without_any_variance():
@@ -56,10 +56,10 @@ def test_share_of_a_negative_reference_has_the_sign_of_the_difference():
 
 
 def test_mean_curve_of_runs_evaluated_at_different_times():
-    found = mean_curve([([0, 2, 4], [0.0, 0.2, 0.4]), ([1, 3, 9], [0.3, 0.5, 0.5])])
-    assert found.times == (1, 2, 3, 4)
-    assert found.means == pytest.approx((0.2, 0.3, 0.4, 0.45))
-    assert found.sds[0] == pytest.approx(0.2 / math.sqrt(2))
+    curve = mean_curve([([0, 2, 4], [0.0, 0.2, 0.4]), ([1, 3, 9], [0.3, 0.5, 0.5])])
+    assert curve.times == (1, 2, 3, 4)
+    assert curve.means == pytest.approx((0.2, 0.3, 0.4, 0.45))
+    assert curve.sds[0] == pytest.approx(0.2 / math.sqrt(2))
     assert mean_curve([([0, 1], [1.0, 2.0])]).sds == ()
     assert mean_curve([([0, 1], [1.0, 2.0]), ([2, 3], [1.0, 2.0])]) is None
     assert mean_curve([([], []), ([2, 3], [1.0, 2.0])]) is None

@@ -18,7 +18,7 @@ def test_limits_and_efficiency_of_the_papers_cluster() -> None:
     limit = metrics.speed_limit([64] * 6, seconds)
     assert limit == pytest.approx(8569.90, abs=0.01)
     assert metrics.efficiency(1560.0, limit) == pytest.approx(0.18203, abs=1e-5)
-    assert metrics.speedup_limit([64 / each for each in seconds]) == pytest.approx(4.017, abs=0.001)
+    assert metrics.speedup_limit([64 / duration for duration in seconds]) == pytest.approx(4.017, abs=0.001)
     assert metrics.speedup_limit([10.0, 30.0], alone=10.0) == pytest.approx(4.0)
 
 

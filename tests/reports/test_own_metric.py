@@ -24,10 +24,10 @@ VALUES = (2.5, 0.00041, 1.25)
 
 def make(base: Path, mode: str, values: tuple[float, ...] = VALUES, **facts: object) -> Path:
     """Write a run of a mode whose rounds of ten seconds end with these losses, and summarize it."""
-    made = esync_round if mode == "esync" else sync_round
+    make_round = esync_round if mode == "esync" else sync_round
     folder = base / "lenet" / mode / "host" / "cpu"
     for number, value in enumerate(values, 1):
-        write_round(folder, number, made(number, 10.0 * number, loss=value))
+        write_round(folder, number, make_round(number, 10.0 * number, loss=value))
     (folder / "run.json").write_text(json.dumps({"metric": LOSS} | facts))
     assert summarize_logs(base, "-m", mode) == 0
     return base / "lenet"
@@ -69,10 +69,10 @@ def test_plot_of_another_metric_compares_by_its_goal(tmp_path: Path, capsys) -> 
         0.8,
         0.7,
     )
-    told = capsys.readouterr().out
-    assert "lenet, loss: 2 runs" in told
-    assert "time to 1 " in told
-    assert "final loss" in told
+    output = capsys.readouterr().out
+    assert "lenet, loss: 2 runs" in output
+    assert "time to 1 " in output
+    assert "final loss" in output
     assert (folder / "figures/loss-iid.png").exists()
     assert not (folder / "figures/accuracy-iid.png").exists()
 
@@ -100,8 +100,8 @@ def test_plot_of_runs_with_several_metrics_draws_them_apart(tmp_path: Path, caps
     assert (runs["Sync"]["target"], runs["ESync"]["target"]) == (0.8, None)
     capsys.readouterr()
     assert plot_logs(tmp_path, "--target", "0.8") == 2
-    told = " ".join(capsys.readouterr().err.split())
-    assert "The runs have several: loss (ESync), test accuracy (SSGD)" in told
+    stderr = " ".join(capsys.readouterr().err.split())
+    assert "The runs have several: loss (ESync), test accuracy (SSGD)" in stderr
 
 
 def test_accuracy_figure_of_another_metric_has_its_name_and_range(tmp_path: Path) -> None:

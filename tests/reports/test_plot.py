@@ -147,21 +147,21 @@ def test_plot_writes_all_five_figures_and_the_table(tmp_path: Path, capsys: pyte
     for name in names:
         assert imread(out / f"{name}.png").std() > 0.05  # something is drawn
         assert (out / f"{name}.pdf").read_bytes().startswith(b"%PDF")
-    told = capsys.readouterr().out
-    assert (out / "speedup.txt").read_text() in told
+    output = capsys.readouterr().out
+    assert (out / "speedup.txt").read_text() in output
     runs = json.loads((out / "speedup.json").read_text())["runs"]
     assert list(runs) == ["ESync", "Sync", "Async", "DCASGD", "ESync-Non-IID", "Standalone"]
     assert runs["ESync"]["speedup"] == pytest.approx(runs["Sync"]["time_to_target"] / runs["ESync"]["time_to_target"])
     assert runs["Sync"]["speedup"] == 1.0
     assert (runs["DCASGD"]["valid"], runs["DCASGD"]["speedup"]) == (False, None)
     assert runs["ESync-Non-IID"]["time_to_target"] is None
-    assert "not reached" in told
-    assert "1 rounds missing from the logs" in told
+    assert "not reached" in output
+    assert "1 rounds missing from the logs" in output
     ratio = runs["Standalone"]["time_to_target"] / runs["ESync"]["time_to_target"]
     assert runs["ESync"]["standalone_speedup"] == pytest.approx(ratio)
     assert runs["ESync"]["standalone_speedup_limit"] == pytest.approx(320 / 128)  # samples per second
-    assert "over Standalone" in told
-    assert f"{ratio:.2f}× " in told
+    assert "over Standalone" in output
+    assert f"{ratio:.2f}× " in output
     # 25 rounds of 2.4 s; 4 · 64 + 64 + 5 · 64 samples each; limit 64 / 0.5 + 64 / 2 + 64 / 0.4 =
     # 320 a second
     assert runs["ESync"]["throughput"] == pytest.approx(640 / 2.4)
@@ -243,10 +243,10 @@ def test_plot_with_unusable_summaries_names_them_and_leaves_them_out(
     (folder / "dcasgd" / "DCASGD.json").unlink()
     capsys.readouterr()
     assert plot_logs(tmp_path) == 0
-    told = capsys.readouterr().err
-    assert f"left out: {folder}/sync: there is no run in it" in told
-    assert "cloud1 → cpu: Value error, num_samples_list has" in told
-    assert "run summarize again" in told
+    stderr = capsys.readouterr().err
+    assert f"left out: {folder}/sync: there is no run in it" in stderr
+    assert "cloud1 → cpu: Value error, num_samples_list has" in stderr
+    assert "run summarize again" in stderr
     runs = speedups(folder)["runs"]
     assert list(runs) == ["ESync", "DCASGD"]  # whose rounds are there
 
@@ -345,12 +345,12 @@ def test_computing_ratio_figure_shows_each_device_of_each_run() -> None:
 
 def test_styles_of_built_in_algorithms_can_be_drawn_and_differ() -> None:
     styles = {mode_of(folder).name: mode_of(folder).style for folder in FOLDERS}
-    for each in styles.values():
-        info = AlgorithmInfo.model_validate_json(json.dumps({"style": asdict(each)}))
-        assert style.style_of(info, SPARE_STYLES[0]) == style.plain(each)
+    for line_style in styles.values():
+        info = AlgorithmInfo.model_validate_json(json.dumps({"style": asdict(line_style)}))
+        assert style.style_of(info, SPARE_STYLES[0]) == style.plain(line_style)
     for part in ("line", "marker"):
-        assert len({getattr(each, part) for each in styles.values()}) == len(styles)
-    colours = [*(each.color for each in (*styles.values(), *SPARE_STYLES)), style.INVALID]
+        assert len({getattr(line_style, part) for line_style in styles.values()}) == len(styles)
+    colours = [*(line_style.color for line_style in (*styles.values(), *SPARE_STYLES)), style.INVALID]
     assert not any(same_color(a, b) for i, a in enumerate(colours) for b in colours[:i])
 
 

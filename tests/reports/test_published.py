@@ -130,8 +130,8 @@ def test_plot_with_published_smoothing_draws_and_tabulates_smoothed_curves_besid
     for name, words in (("raw", []), ("both", ["--published-smoothing"])):
         assert plot_logs(tmp_path, "--out", str(tmp_path / name), *words) == 0
     raw, both = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("raw", "both"))
-    more = {f"accuracy-{kind}-smoothed.{suffix}" for kind in ("iid", "non-iid") for suffix in ("png", "pdf")}
-    assert set(both) - set(raw) == more
+    smoothed_files = {f"accuracy-{kind}-smoothed.{suffix}" for kind in ("iid", "non-iid") for suffix in ("png", "pdf")}
+    assert set(both) - set(raw) == smoothed_files
     changed = {name for name in raw if raw[name] != both[name]}
     assert changed == {"speedup.txt"}  # without the option, and for all but the table, nothing is smoothed
     text = both["speedup.txt"].decode()
@@ -180,7 +180,7 @@ def test_plot_marks_published_results_only_where_there_are_some(
     assert "the paper has none for lenet; it has some for resnet18-v1, mobilenet-v1" in capsys.readouterr().err
     make(tmp_path, {"esync": {}}, network="resnet18-v1")
     marked, accuracy = [], figures.accuracy
-    monkeypatch.setattr(figures, "accuracy", lambda *given: marked.append(given[-1]) or accuracy(*given))
+    monkeypatch.setattr(figures, "accuracy", lambda *arguments: marked.append(arguments[-1]) or accuracy(*arguments))
     for words in ([], ["--published-results"]):
         assert plot_logs(tmp_path, *words, network="resnet18-v1") == 0
     assert marked == [{}, published_runs("resnet18-v1")]

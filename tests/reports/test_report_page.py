@@ -99,8 +99,8 @@ def logged(seed: int, overlap: bool, rounds: int = 20, devices: int = 2) -> Logg
     return LoggedRun(Path(f"logs/mlp/esync@{'o' * overlap or 'p'}-seed{seed}"), mode_of("esync"), {"one": columns})
 
 
-def page_of(comparison: Comparison, **more: Any) -> Page:
-    return Page(report_html(build_report(comparison, "today", **more)))
+def page_of(comparison: Comparison, **options: Any) -> Page:
+    return Page(report_html(build_report(comparison, "today", **options)))
 
 
 def test_page_allows_only_its_own_script_and_style_by_their_digests():
@@ -121,8 +121,8 @@ def test_page_allows_only_its_own_script_and_style_by_their_digests():
 def test_page_names_no_other_file():
     parsed = page_of(compare_runs([logged(1, False)]))
     loading = {"src", "href", "srcset", "data", "action", "poster", "background"}
-    found = [(tag, set(attributes) & loading) for tag, attributes in parsed.elements if set(attributes) & loading]
-    assert found == [("a", {"href"})]  # to the main part
+    elements = [(tag, set(attributes) & loading) for tag, attributes in parsed.elements if set(attributes) & loading]
+    assert elements == [("a", {"href"})]  # to the main part
     assert not re.search(r"url\(|@import|import\s*\(|fetch\(|XMLHttp|WebSocket|\bexport\b", "".join(parsed.scripts))
 
 
@@ -210,12 +210,12 @@ def test_report_of_three_seeds_in_two_groups_of_1000_rounds_is_small_and_says_wh
 
 
 def test_thinned_series_keeps_its_last_point():
-    whole = Series(tuple(map(float, range(1000))), tuple(map(float, range(1000))))
-    kept, step = thinned(whole, 300)
+    series = Series(tuple(map(float, range(1000))), tuple(map(float, range(1000))))
+    short, step = thinned(series, 300)
     assert step == 4
-    assert len(kept.x) == 250
-    assert kept.x[-1] == kept.y[-1] == 999
-    assert thinned(kept, 300) == (kept, 1)
+    assert len(short.x) == 250
+    assert short.x[-1] == short.y[-1] == 999
+    assert thinned(short, 300) == (short, 1)
 
 
 def test_mean_of_one_run_has_no_band():
@@ -231,31 +231,31 @@ def test_rate_over_time_adds_up_to_the_amount():
     end = series.x[-1] + width / 2
     expected = sum(
         64 * min(1.0, max(0.0, (end - begin) / (until - begin)))
-        for each in (one, other)
-        for begin, until in zip([0.0, *each.total_time_list], each.total_time_list, strict=False)
+        for columns in (one, other)
+        for begin, until in zip([0.0, *columns.total_time_list], columns.total_time_list, strict=False)
     )
     assert sum(series.y) * width == pytest.approx(expected)
 
 
 def test_rate_over_time_ends_with_the_device_that_finishes_first_but_not_with_one_that_is_lost():
-    whole, lost = device(50, 0.5, 0.0), device(10, 0.5, 0.0)
-    series = rate_over_time([(whole, whole.num_samples_list), (lost, lost.num_samples_list)])
-    assert series.x[-1] > 0.95 * whole.total_time
+    complete, lost = device(50, 0.5, 0.0), device(10, 0.5, 0.0)
+    series = rate_over_time([(complete, complete.num_samples_list), (lost, lost.num_samples_list)])
+    assert series.x[-1] > 0.95 * complete.total_time
     assert series.y[0] == pytest.approx(2 * series.y[-1])
     earlier = device(49, 0.5, 0.0)
-    series = rate_over_time([(whole, whole.num_samples_list), (earlier, earlier.num_samples_list)])
+    series = rate_over_time([(complete, complete.num_samples_list), (earlier, earlier.num_samples_list)])
     assert series.x[-1] < earlier.total_time
     assert series.y[-1] == pytest.approx(series.y[0])
 
 
 def test_timeline_of_many_rounds_merges_them_and_keeps_their_sums():
-    whole, close = timelines("a run", {"one": {"gpu0": device(1000, 0.5, 0.2), "gpu1": device(1000, 0.6, 0.1)}})
-    for lane, compute, wait in zip(whole.lanes, (500, 600), (200, 100), strict=True):
+    overview, close = timelines("a run", {"one": {"gpu0": device(1000, 0.5, 0.2), "gpu1": device(1000, 0.6, 0.1)}})
+    for lane, compute, wait in zip(overview.lanes, (500, 600), (200, 100), strict=True):
         assert len(lane.blocks) <= BLOCKS
         assert sum(block.compute for block in lane.blocks) == pytest.approx(compute)
         assert sum(block.wait for block in lane.blocks) == pytest.approx(wait)
         assert (lane.blocks[0].first, lane.blocks[-1].last) == (1, 1000)
-    assert "13 rounds together" in whole.note
+    assert "13 rounds together" in overview.note
     assert close.begin == pytest.approx(800 - 12 * 0.8)
     assert all(block.first == block.last for lane in close.lanes for block in lane.blocks)
 
@@ -264,8 +264,8 @@ def test_timeline_shows_an_exchange_behind_training_as_computing():
     column = device(5, 1.0, 0.0)
     column.aggregate_time_list = [0.0] * 5
     column.transfer_list = [0.9] * 5  # under --overlap
-    (whole,) = timelines("a run", {"one": {"gpu0": column}})
-    assert {(block.compute, block.wait, block.exchange) for block in whole.lanes[0].blocks} == {(1.0, 0.0, 0.0)}
+    (timeline,) = timelines("a run", {"one": {"gpu0": column}})
+    assert {(block.compute, block.wait, block.exchange) for block in timeline.lanes[0].blocks} == {(1.0, 0.0, 0.0)}
 
 
 def test_report_of_logs_names_invalid_runs_and_missing_rounds(tmp_path):
@@ -288,9 +288,9 @@ def test_timeline_after_a_missing_round_does_not_stretch_the_next_one(tmp_path):
     mode = tmp_path / "lenet" / "esync"
     for number in (1, 2, 5):
         write_round(mode / "one" / "cpu", number, esync_round(number, 2.6 * number, exchange=0.5))
-    (whole,) = timelines("a run", load_run(mode).summary)
-    assert whole.note == ""
-    *_, last = whole.lanes[0].blocks
+    (timeline,) = timelines("a run", load_run(mode).summary)
+    assert timeline.note == ""
+    *_, last = timeline.lanes[0].blocks
     assert last.end == pytest.approx(13.0)
     assert last.end - last.begin == pytest.approx(2 * 0.95 + 0.5)
 
@@ -336,9 +336,9 @@ def test_report_command_writes_the_file_and_the_log_tools_do_not_notice_it(tmp_p
     mode = tmp_path / "logs" / "lenet" / "esync"
     write_run(mode, {"one/gpu0": 1.0, "two/cpu": 3.0}, 60)
     assert report.main([str(mode), "-o", str(mode / "report.html")]) == 0
-    said = capsys.readouterr()
-    assert re.search(r"report\.html: 1 run in 1 group, \d+ kB", said.out)
-    assert said.err == ""
+    captured = capsys.readouterr()
+    assert re.search(r"report\.html: 1 run in 1 group, \d+ kB", captured.out)
+    assert captured.err == ""
     parsed = Page((mode / "report.html").read_text())
     assert "ESync reached test accuracy 0.8" in parsed.text or "ESync did not reach" in parsed.text
     assert summarize.main(["-b", str(tmp_path / "logs"), "-n", "lenet", "-m", "esync"]) == 0

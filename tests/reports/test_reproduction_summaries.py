@@ -50,10 +50,10 @@ def test_summary_of_a_run_without_logs_has_its_true_rounds_and_iterations(
 @pytest.mark.parametrize(("data", "folder"), [("iid", "esync"), ("niid", "esync-niid")])
 def test_stored_summaries_of_esync_have_the_rounds_of_its_result(data: str, folder: str) -> None:
     run = next(one for one in figures_below(REPRODUCTION / "summaries" / NETWORK) if one.mode.folder == folder)
-    whole = json.loads((REPRODUCTION / "runs.json").read_text())[f"{NETWORK}-esync-{data}"]["result"]
-    assert list(run.accuracy_rounds) == [number for number, _, _ in whole["accuracies"]]
-    assert {(device.rounds, device.missing_rounds) for device in run.devices} == {(whole["rounds"], 0)}
-    assert run.throughput == pytest.approx(whole["throughput"], rel=1e-6)
+    run_result = json.loads((REPRODUCTION / "runs.json").read_text())[f"{NETWORK}-esync-{data}"]["result"]
+    assert list(run.accuracy_rounds) == [number for number, _, _ in run_result["accuracies"]]
+    assert {(device.rounds, device.missing_rounds) for device in run.devices} == {(run_result["rounds"], 0)}
+    assert run.throughput == pytest.approx(run_result["throughput"], rel=1e-6)
 
 
 def test_stored_esync_run_smoothed_as_published_is_at_the_target_once_its_window_of_fifty_rounds_is_filled() -> None:

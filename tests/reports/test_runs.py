@@ -21,9 +21,9 @@ def rounds_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     read: list[int] = []
     original = runs.read_rounds
 
-    def counted(folder, devices, *rest):
+    def counted(folder, devices, *arguments):
         read.extend(number for device in devices for number in device.rounds)
-        return original(folder, devices, *rest)
+        return original(folder, devices, *arguments)
 
     monkeypatch.setattr(runs, "read_rounds", counted)
     return read
@@ -55,10 +55,10 @@ def test_layouts_of_a_worker_by_hand(tmp_path: Path) -> None:
 def test_summary_without_rounds_is_a_run(tmp_path: Path) -> None:
     folder = tmp_path / "lenet" / "esync"
     write_run(folder, DEVICES, 30)
-    whole = load_run(folder)
+    original = load_run(folder)
     for path in folder.rglob("iter-*.txt"):
         path.unlink()
-    assert load_run(folder).figures == whole.figures
+    assert load_run(folder).figures == original.figures
 
 
 def test_current_summary_takes_the_place_of_the_rounds(tmp_path: Path, rounds_read: list[int]) -> None:
@@ -124,8 +124,8 @@ def test_what_is_wrong_with_the_rounds_is_said_every_time(tmp_path: Path, rounds
     rounds_read.clear()
     assert load_run(folder).problems == first
     assert not rounds_read
-    for said in ("iter-2.txt missing", "iter-3.txt.bak: not named", "files of two runs?"):
-        assert said in str(first)
+    for message in ("iter-2.txt missing", "iter-3.txt.bak: not named", "files of two runs?"):
+        assert message in str(first)
 
 
 def test_folder_that_cannot_be_written_is_read_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,8 +166,8 @@ def test_runs_are_found_by_folders_and_patterns(tmp_path: Path, monkeypatch: pyt
     for name in ("esync", "esync@a-seed0", "esync@a-seed1", "sync"):
         write_run(tmp_path / "lenet" / name, DEVICES, 20)
     (tmp_path / "lenet" / "figures").mkdir()
-    found = find_runs([tmp_path])
-    assert [run.folder.name for run in found] == ["esync", "esync@a-seed0", "esync@a-seed1", "sync"]
+    matches = find_runs([tmp_path])
+    assert [run.folder.name for run in matches] == ["esync", "esync@a-seed0", "esync@a-seed1", "sync"]
     some = find_runs([f"{tmp_path}/lenet/*@a*", tmp_path / "lenet" / "esync@a-seed1"])
     assert [run.name for run in some] == ["a-seed0", "a-seed1"]
     monkeypatch.chdir(tmp_path / "lenet" / "esync@a-seed1")

@@ -57,7 +57,7 @@ def test_best_of_several_runs_on_one_device_is_the_baseline() -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "others", "chosen"),
+    ("run_folder", "peers", "chosen"),
     [
         ("esync@a", ["sync@a", "sync@b", "sync"], "sync@a"),
         ("esync@a-seed1", ["sync@a-seed1", "sync@a-seed2"], "sync@a-seed1"),
@@ -69,10 +69,12 @@ def test_best_of_several_runs_on_one_device_is_the_baseline() -> None:
         ("esync-niid", ["sync", "sync-niid"], "sync-niid"),
     ],
 )
-def test_baseline_has_the_same_name_or_none_or_is_the_only_one(own: str, others: list[str], chosen: str | None) -> None:
-    runs = [figures_of(folder) for folder in (own, *others)]
-    found = baseline(runs[0], runs)
-    assert (found and found.mode.folder) == chosen
+def test_baseline_has_the_same_name_or_none_or_is_the_only_one(
+    run_folder: str, peers: list[str], chosen: str | None
+) -> None:
+    runs = [figures_of(folder) for folder in (run_folder, *peers)]
+    base = baseline(runs[0], runs)
+    assert (base and base.mode.folder) == chosen
     assert (speedup(runs[0], runs).reason == "several SSGD runs") is (chosen is None)
 
 
@@ -102,8 +104,8 @@ def test_baselines_are_of_the_same_cluster_if_their_devices_are_as_fast() -> Non
 
 
 def test_text_names_the_fastest_device_and_the_limit() -> None:
-    said = over_fastest(240.0, SPEEDS)
-    assert str(said) == "1.50 times the fastest device alone, cloud3/gpu0 (limit 2.00)"
+    comparison = over_fastest(240.0, SPEEDS)
+    assert str(comparison) == "1.50 times the fastest device alone, cloud3/gpu0 (limit 2.00)"
     assert over_fastest(240.0, {"one": 240.0}) is None
     assert over_fastest(None, SPEEDS) is None
     assert over_fastest(240.0, {**SPEEDS, "h/gpu9": None}) is None
@@ -126,4 +128,4 @@ def test_table_without_the_baseline_states_the_limit_and_how_to_get_it(tmp_path:
     assert "Standalone" not in text.replace("--mode local", "")
     assert runs["ESync"]["speedup_limit"] == pytest.approx(2.0)
     assert runs["ESync"]["fastest_device"] == "cloud3 gpu0"
-    assert [each["speed"] for each in runs["ESync"]["devices"]] == pytest.approx([32.0, 128.0, 160.0])
+    assert [device["speed"] for device in runs["ESync"]["devices"]] == pytest.approx([32.0, 128.0, 160.0])

@@ -17,8 +17,8 @@ from esync.reports.summarize import main
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def summarize(base: Path, *more: str, mode: str | None = "esync", network: str = "resnet18-v1") -> int:
-    return main(["-b", str(base), "-n", network, *(["-m", mode] if mode else []), *more])
+def summarize(base: Path, *arguments: str, mode: str | None = "esync", network: str = "resnet18-v1") -> int:
+    return main(["-b", str(base), "-n", network, *(["-m", mode] if mode else []), *arguments])
 
 
 def read(path: Path) -> dict:
@@ -111,11 +111,11 @@ def test_summarize_with_broken_files_names_skips_and_counts_them(
     }
     assert (report["rounds_read"], report["rounds_missing"], report["files_skipped"]) == (4, 2, 9)
     assert report["warnings"] == ["cloud1/gpu0: iter-7.txt to iter-8.txt missing"]
-    told = capsys.readouterr().err
+    stderr = capsys.readouterr().err
     for name in skipped:
-        assert str(mode_folder / name) in told
-    assert "iter-7.txt to iter-8.txt missing" in told
-    assert "9 skipped (1 empty, 5 foreign, 1 missing, 2 truncated)" in told
+        assert str(mode_folder / name) in stderr
+    assert "iter-7.txt to iter-8.txt missing" in stderr
+    assert "9 skipped (1 empty, 5 foreign, 1 missing, 2 truncated)" in stderr
 
 
 def test_summarize_with_many_broken_files_names_the_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,9 +124,9 @@ def test_summarize_with_many_broken_files_names_the_first(tmp_path: Path, capsys
     for number in range(2, 40):
         write_round(folder, number, "")
     assert summarize(tmp_path, "--json", str(tmp_path / "r.json")) == 0
-    told = capsys.readouterr().err
-    assert told.count("skipped (empty)") == 20
-    assert "… and 18 more" in told
+    stderr = capsys.readouterr().err
+    assert stderr.count("skipped (empty)") == 20
+    assert "… and 18 more" in stderr
     assert len(read(tmp_path / "r.json")["modes"]["esync"]["skipped"]) == 38
 
 
@@ -210,8 +210,8 @@ def test_log_tools_without_network_name_those_that_are_there(
     (tmp_path / "empty" / "esync" / "h" / "cpu").mkdir(parents=True)
     (tmp_path / "notes.txt").touch()
     assert program(["-b", str(tmp_path)]) == 1
-    said = " ".join(capsys.readouterr().err.split())
-    assert said.endswith(f"; {tmp_path} holds rounds of my nets, train: choose with -n, for instance -n 'my nets'")
+    message = " ".join(capsys.readouterr().err.split())
+    assert message.endswith(f"; {tmp_path} holds rounds of my nets, train: choose with -n, for instance -n 'my nets'")
     program(["-b", str(tmp_path), "-n", "train", *(["-m", "sync"] if program is main else [])])
     assert "choose with -n" not in capsys.readouterr().err
 

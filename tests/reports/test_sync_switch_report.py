@@ -19,14 +19,14 @@ def write(path: Path, heading: str, *rows: str, end: str = "\r\n") -> None:
     path.write_bytes(end.join([heading, *rows]).encode())
 
 
-def job(kind: str, begun: float, ended: float, steps: int) -> str:
+def job(kind: str, start: float, end: float, steps: int) -> str:
     def when(seconds: float) -> str:
         return datetime.fromtimestamp(START + seconds, timezone.utc).strftime("%Y-%m-%d %H:%M:%S.%f")
 
     return (
-        f"Job name: crashed, SGD: {kind}\nStarted training at:    {when(begun - 9000)}\n"
-        f"Job name: x, SGD: {kind}\nStarted training at:    {when(begun)}\n"
-        f"Ended training at:    {when(ended)}, {steps} steps\nFinal loss:    0.25"
+        f"Job name: crashed, SGD: {kind}\nStarted training at:    {when(start - 9000)}\n"
+        f"Job name: x, SGD: {kind}\nStarted training at:    {when(start)}\n"
+        f"Ended training at:    {when(end)}, {steps} steps\nFinal loss:    0.25"
     )
 
 
@@ -89,29 +89,29 @@ def test_sync_switch_report_of_missing_folder_exits_with_1(tmp_path, capsys):
     assert "no such folder" in capsys.readouterr().err
 
 
-def own(folder: Path, accuracy: str, loss: str, seconds: float, **facts: object) -> None:
+def write_own_run(folder: Path, accuracy: str, loss: str, seconds: float, **facts: object) -> None:
     write(folder / "acc.csv", "Wall time,Time,Step,Value", f"{START},0,1,0.1", f"{START + 5},5,9,{accuracy}", end="\n")
     write(folder / "loss.csv", "Wall time,Time,Step,Value", f"{START},0,1,2.3", f"{START},{seconds},9,{loss}", end="\n")
-    told = {"mode": "sync-switch", "network": "lenet", "dataset": "fashion-mnist", "workers": 8, **facts}
-    (folder / "run.json").write_text(json.dumps(told))
+    info = {"mode": "sync-switch", "network": "lenet", "dataset": "fashion-mnist", "workers": 8, **facts}
+    (folder / "run.json").write_text(json.dumps(info))
 
 
 def test_sync_switch_report_reads_own_runs_diverged_and_with_stragglers(tmp_path, capsys):
-    own(tmp_path / "a" / "cpu", "0.9", "0.1", 80.0, switch_order="1", bsp_share=1.0)
-    own(tmp_path / "b" / "cpu", "0.8", "0.2", 40.0, switch_order="10", bsp_share=0.0625)
-    own(tmp_path / "d" / "cpu", "0.8", "0.2", 40.0, switch_order="10", bsp_share=0.75, bsp_share_done=0.5)
-    own(tmp_path / "c" / "cpu", "0.8", "nan", 40.0, switch_order="10", bsp_share=0.0625)
+    write_own_run(tmp_path / "a" / "cpu", "0.9", "0.1", 80.0, switch_order="1", bsp_share=1.0)
+    write_own_run(tmp_path / "b" / "cpu", "0.8", "0.2", 40.0, switch_order="10", bsp_share=0.0625)
+    write_own_run(tmp_path / "d" / "cpu", "0.8", "0.2", 40.0, switch_order="10", bsp_share=0.75, bsp_share_done=0.5)
+    write_own_run(tmp_path / "c" / "cpu", "0.8", "nan", 40.0, switch_order="10", bsp_share=0.0625)
     for policy, seconds in (("none", 100.0), ("elastic", 50.0)):
-        told = {"switch_order": "10", "bsp_share": 0.5, "stragglers": "2 workers 4 times", "online_policy": policy}
-        own(tmp_path / policy / "cpu", "0.9", "0.1", seconds, **told)
+        facts = {"switch_order": "10", "bsp_share": 0.5, "stragglers": "2 workers 4 times", "online_policy": policy}
+        write_own_run(tmp_path / policy / "cpu", "0.9", "0.1", seconds, **facts)
     assert main([str(tmp_path), "--json", str(tmp_path / "r.json"), "--out", str(tmp_path / "f")]) == 0
-    groups = {each["setting"]: each for each in json.loads((tmp_path / "r.json").read_text())["groups"]}
+    groups = {group["setting"]: group for group in json.loads((tmp_path / "r.json").read_text())["groups"]}
     switched = groups["B6.25-A93.75"]
     assert (switched["accuracy"], switched["diverged"], switched["speedup"]) == (0.4, 1, 2.0)
     assert groups["elastic (2 workers 4 times)"]["relative_time"] == 0.5
-    said = capsys.readouterr()
-    assert "B6.25-A93.75, 1 diverged" in said.out
-    assert "75.00% of the samples were planned as BSP, 50.00% were trained so" in said.out + said.err
+    captured = capsys.readouterr()
+    assert "B6.25-A93.75, 1 diverged" in captured.out
+    assert "75.00% of the samples were planned as BSP, 50.00% were trained so" in captured.out + captured.err
     assert (tmp_path / "f" / "sync-switch-time-stragglers.pdf").exists()
 
 
@@ -127,12 +127,12 @@ def test_sync_switch_report_reads_own_runs_diverged_and_with_stragglers(tmp_path
     ],
 )
 def test_sync_switch_report_leaves_out_runs_with_impossible_numbers_by_name(tmp_path, capsys, accuracy, seconds, facts):
-    own(tmp_path / "a" / "cpu", "0.9", "0.1", 80.0, switch_order="1", bsp_share=1.0)
-    own(tmp_path / "b" / "cpu", accuracy, "0.2", seconds, **{"switch_order": "10", "bsp_share": 0.5, **facts})
+    write_own_run(tmp_path / "a" / "cpu", "0.9", "0.1", 80.0, switch_order="1", bsp_share=1.0)
+    write_own_run(tmp_path / "b" / "cpu", accuracy, "0.2", seconds, **{"switch_order": "10", "bsp_share": 0.5, **facts})
     words = [str(tmp_path), "--json", str(tmp_path / "r.json"), "--out", str(tmp_path / "f")]
     assert main(words) == 0
-    said = capsys.readouterr()
-    assert str(tmp_path / "b" / "cpu") in said.out + said.err
+    captured = capsys.readouterr()
+    assert str(tmp_path / "b" / "cpu") in captured.out + captured.err
     assert len(json.loads((tmp_path / "r.json").read_text())["groups"]) == 1
 
 
@@ -190,8 +190,8 @@ def test_sync_switch_report_of_published_measurements_gives_the_papers_table(cap
         for line in capsys.readouterr().out.splitlines()
         if line.startswith("|")
     }
-    whole = ["5", "0.746240 ± 0.004548", "0.7467", "11288.2 ± 24.8", "1.0000", "1.00", "1.00", "11211.1"]
-    assert table["BSP"][:8] == whole
+    bsp_row = ["5", "0.746240 ± 0.004548", "0.7467", "11288.2 ± 24.8", "1.0000", "1.00", "1.00", "11211.1"]
+    assert table["BSP"][:8] == bsp_row
     assert table["ASP"][1:6] == ["0.708500 ± 0.027140", "0.7095", "6070.0 ± 34.8", "0.5377", "1.86"]
     assert table["B6.25-A93.75"][1:6] == ["0.732460 ± 0.007734", "0.7333", "6426.6 ± 36.2", "0.5693", "1.76"]
     assert table["B12.5-A87.5"][:8] == [
@@ -216,14 +216,14 @@ def test_sync_switch_report_of_published_measurements_gives_the_papers_table(cap
 
 def curve(folder: Path, *points: tuple[float, float], **facts: object) -> None:
     """Write a run with these pairs of seconds and accuracy."""
-    own(folder, "0.9", "0.1", points[-1][0], **{"switch_order": "10", "bsp_share": 0.5, **facts})
+    write_own_run(folder, "0.9", "0.1", points[-1][0], **{"switch_order": "10", "bsp_share": 0.5, **facts})
     rows = [f"{START + at},{at},{step},{accuracy}" for step, (at, accuracy) in enumerate(points)]
     write(folder / "acc.csv", "Wall time,Time,Step,Value", *rows, end="\n")
 
 
 def groups_of(tmp_path: Path, *words: str) -> dict[str, dict]:
     assert main([str(tmp_path / "runs"), "--no-figures", "--json", str(tmp_path / "r.json"), *words]) == 0
-    return {each["setting"]: each for each in json.loads((tmp_path / "r.json").read_text())["groups"]}
+    return {group["setting"]: group for group in json.loads((tmp_path / "r.json").read_text())["groups"]}
 
 
 def test_sync_switch_report_takes_the_time_to_bsps_accuracy_less_beta(tmp_path, capsys):

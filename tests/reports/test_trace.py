@@ -42,15 +42,15 @@ def test_trace_of_a_simulated_run_has_the_rounds_of_the_log_with_their_phases(tm
     assert trace.processes == ["w0", "w1", "w2"]
     for host in trace.processes:
         track, rounds = f"{host}/cpu", logged(folder / host / "cpu")
-        outer = [each for each in trace.slices[track] if each.depth == 0]
-        assert [each.name for each in outer] == [f"round {number}" for number in range(1, 7)]
-        assert [each.end / 1e6 for each in outer] == pytest.approx([each["total_time"] for each in rounds], abs=0.001)
-        assert [each.args["samples"] for each in outer] == [each["num_samples"] for each in rounds]
-        phases = [phases for each in rounds for phases in each["time"].values()]
-        computing = sum(each.get("forward and backward", 0) + each.get("local update", 0) for each in phases)
+        outer = [span for span in trace.slices[track] if span.depth == 0]
+        assert [span.name for span in outer] == [f"round {number}" for number in range(1, 7)]
+        assert [span.end / 1e6 for span in outer] == pytest.approx([entry["total_time"] for entry in rounds], abs=0.001)
+        assert [span.args["samples"] for span in outer] == [entry["num_samples"] for entry in rounds]
+        phases = [phases for entry in rounds for phases in entry["time"].values()]
+        computing = sum(times.get("forward and backward", 0) + times.get("local update", 0) for times in phases)
         assert trace.seconds(track, "computing") == pytest.approx(computing, rel=0.01)
-        assert trace.seconds(track, "waiting") == pytest.approx(sum(each["wait"] for each in rounds), abs=0.01)
-        transfers = sum(each["transfer"] for each in rounds)
+        assert trace.seconds(track, "waiting") == pytest.approx(sum(entry["wait"] for entry in rounds), abs=0.01)
+        transfers = sum(entry["transfer"] for entry in rounds)
         assert trace.seconds(track, "transferring") == pytest.approx(transfers, abs=0.01)
         speeds = trace.counters[host, "cpu"]
         assert speeds[-1][1] == {"samples/s": 0}
@@ -64,20 +64,20 @@ def test_arrows_lead_from_the_last_device_of_a_round_to_those_that_waited_for_it
     folder = tmp_path / "lenet" / "sync"
     write_run(folder, {"one/gpu0": 1.0, "one/gpu1": 2.0, "two/cpu": 3.0}, 20)
     trace = trace_of(folder)
-    (begun, ended) = zip(*trace.arrows, strict=True)
-    assert {track for track, _ in begun} == {"two/cpu"}
-    assert Counter(track for track, _ in ended) == {"one/gpu0": 5, "one/gpu1": 5}
-    assert {each.name for _, each in ended} == {"transferring"}
+    (starts, ends) = zip(*trace.arrows, strict=True)
+    assert {track for track, _ in starts} == {"two/cpu"}
+    assert Counter(track for track, _ in ends) == {"one/gpu0": 5, "one/gpu1": 5}
+    assert {span.name for _, span in ends} == {"transferring"}
 
 
 def test_trace_of_an_asynchronous_run_has_exchanges_and_no_arrows(tmp_path):
     folder = tmp_path / "lenet" / "async"
     simulate(cluster(0.1, 0.4, link=Link(125e5)), "--mode=async", "--network=lenet", rounds=6, log_dir=folder)
     trace = trace_of(folder)
-    outer = [each for each in trace.slices["w1/cpu"] if each.depth == 0]
+    outer = [span for span in trace.slices["w1/cpu"] if span.depth == 0]
     rounds = logged(folder / "w1" / "cpu")
-    assert [each.name for each in outer] == [f"exchange {number + 1}" for number in range(len(rounds))]
-    assert [each.args["round of the run"] for each in outer] == [each["round"] for each in rounds]
+    assert [span.name for span in outer] == [f"exchange {number + 1}" for number in range(len(rounds))]
+    assert [span.args["round of the run"] for span in outer] == [entry["round"] for entry in rounds]
     assert trace.arrows == []
     assert trace.seconds("w1/cpu", "waiting") == 0
     assert trace.seconds("w1/cpu", "transferring") > 0
@@ -88,7 +88,7 @@ def test_trace_of_published_logs_does_not_tell_waits_and_bytes_that_they_lack(tm
     write_run(folder, {"one/gpu0": 1.0, "two/cpu": 3.0}, 20, published=True)
     trace = trace_of(folder)
     for track in ("one/gpu0", "two/cpu"):
-        assert {each.name for each in trace.slices[track] if each.depth} == {"computing", "waiting and transferring"}
+        assert {span.name for span in trace.slices[track] if span.depth} == {"computing", "waiting and transferring"}
     assert trace.arrows == []
     assert not [name for _, name in trace.counters if "bytes" in name]
 
@@ -97,10 +97,10 @@ def test_trace_of_a_replaced_worker_in_virtual_time_shows_its_absence_as_none_of
     folder = tmp_path / "lenet" / "sync"
     simulate(cluster(0.1, 0.1, crashes=[(1, 0.55, 30.0)]), "--mode=sync", "--network=lenet", rounds=9, log_dir=folder)
     trace = trace_of(folder)
-    longest = max((each for each in trace.slices["w1/cpu"] if each.depth == 0), key=lambda each: each.end - each.begin)
+    longest = max((span for span in trace.slices["w1/cpu"] if span.depth == 0), key=lambda span: span.end - span.begin)
     assert longest.end - longest.begin > 30e6
-    within = [each for each in trace.slices["w1/cpu"] if each.depth == 1 and longest.begin <= each.begin < longest.end]
-    assert sum(each.end - each.begin for each in within) < 2e6
+    within = [span for span in trace.slices["w1/cpu"] if span.depth == 1 and longest.begin <= span.begin < longest.end]
+    assert sum(span.end - span.begin for span in within) < 2e6
     assert trace.seconds("w0/cpu", "waiting") > 29
 
 
@@ -121,7 +121,7 @@ def test_devices_are_aligned_by_their_starts_unless_a_clock_is_wrong(tmp_path, l
     change_facts(folder / "one" / "gpu0", started=1.7e9)
     change_facts(folder / "two" / "cpu", started=1.7e9 + late if isinstance(late, float) else late)
     trace = trace_of(folder)
-    ends = [[each.end for each in trace.slices[track] if each.depth == 0] for track in ("one/gpu0", "two/cpu")]
+    ends = [[span.end for span in trace.slices[track] if span.depth == 0] for track in ("one/gpu0", "two/cpu")]
     assert [later - earlier for earlier, later in zip(*ends, strict=True)] == [round(shift * 1e6)] * len(ends[0])
 
 
@@ -157,10 +157,10 @@ def test_evaluations_are_marks_and_a_curve_on_the_device_that_evaluates(tmp_path
     folder = tmp_path / "lenet" / "esync"
     write_run(folder, {"one/gpu0": 1.0, "two/cpu": 3.0}, 40, evaluate_every=5)
     trace = trace_of(folder)
-    rounds = [each for each in logged(folder / "one" / "gpu0") if "accuracy" in each]
+    rounds = [entry for entry in logged(folder / "one" / "gpu0") if "accuracy" in entry]
     assert len(rounds) == 2
     curve = [(at / 1e6, value) for at, value in trace.counters["one", "evaluated"]]
-    assert curve == [(each["total_time"], {"accuracy": each["accuracy"]}) for each in rounds]
+    assert curve == [(entry["total_time"], {"accuracy": entry["accuracy"]}) for entry in rounds]
     assert [text.partition(":")[0] for _, text in trace.instants["one/gpu0"]] == [
         "evaluation of round 5",
         "evaluation of round 10",
@@ -175,7 +175,7 @@ def test_evaluations_whose_duration_is_logged_are_slices_beside_training(tmp_pat
         log = sync_round(number, 2.0 * number, wait=0.1, transfer=0.4, **evaluated)
         write_round(folder / "one" / "gpu0", number, log)
     trace = trace_of(folder)
-    assert [(each.name, each.begin, each.end) for each in trace.slices["one/gpu0 evaluation"]] == [
+    assert [(span.name, span.begin, span.end) for span in trace.slices["one/gpu0 evaluation"]] == [
         ("evaluation of round 1: accuracy 0.500", 2_000_000, 3_200_000),
         ("evaluation of round 3: accuracy 0.500", 6_000_000, 8_000_000),  # the next one has begun by then
     ]
@@ -190,8 +190,8 @@ def test_trace_of_logs_with_gaps_and_of_two_runs_still_nests(tmp_path):
         total = 1.6 * number if number < 4 else 0.4 * number  # 4.8 s is followed by 1.6 s
         write_round(folder / "two" / "cpu", number, sync_round(number, total, wait=0.1, transfer=0.4))
     trace = trace_of(folder)
-    assert [each.name for each in trace.slices["one/cpu"] if each.depth == 0][-2:] == ["round 5", "round 6"]
-    gap = next(each for each in trace.slices["one/cpu"] if each.name == "round 5")
+    assert [span.name for span in trace.slices["one/cpu"] if span.depth == 0][-2:] == ["round 5", "round 6"]
+    gap = next(span for span in trace.slices["one/cpu"] if span.name == "round 5")
     assert gap.end - gap.begin == pytest.approx(2.4e6)
     assert ((gap.begin, {"samples/s": pytest.approx(128 / 2.4, rel=0.01)})) in trace.counters["one", "cpu"]
     assert (5_200_000, {"samples/s": 0}) in trace.counters["one", "cpu"]
@@ -208,7 +208,7 @@ def test_trace_written_again_while_the_run_lasts_has_the_rounds_since(tmp_path):
         (folder / "one" / "cpu" / f".iter-{rounds}.txt.77").write_text('{"num_')  # what is being written now
         assert report.main([str(folder), "--trace", str(path)]) == 0
         trace = read_trace(path)
-        seen.append([sum(each.depth == 0 for each in trace.slices[f"one/{name}"]) for name in ("gpu0", "cpu")])
+        seen.append([sum(span.depth == 0 for span in trace.slices[f"one/{name}"]) for name in ("gpu0", "cpu")])
     assert seen == [[3, 2], [7, 6]]
 
 
@@ -263,9 +263,9 @@ def test_trace_that_cannot_be_written_is_named_and_leaves_nothing(tmp_path, caps
 def test_reader_of_these_tests_refuses_what_breaks_the_rules(tmp_path, kind, change, rule):
     write_run(tmp_path / "lenet" / "sync", {"one/gpu0": 1.0, "two/cpu": 3.0}, 20)
     events = list(trace_events(load_run(tmp_path / "lenet" / "sync")))
-    found = next((each for each in events if each["ph"] == kind), None)
-    events.append({**(found or events[-1]), "ph": kind, **change})
-    if found is not None and kind == "s":
-        events.remove(found)
+    example = next((event for event in events if event["ph"] == kind), None)
+    events.append({**(example or events[-1]), "ph": kind, **change})
+    if example is not None and kind == "s":
+        events.remove(example)
     with pytest.raises(AssertionError, match=rule):
         understood(events)

@@ -66,9 +66,9 @@ def columns(run: RunInfo | None) -> DeviceSummary:
     return DeviceSummary(accuracy_list=[], aggregate_time_list=[1.0], run=run, **one)
 
 
-def facts(*said: Any) -> tuple[AlgorithmInfo, list[str]]:
+def facts(*contents: Any) -> tuple[AlgorithmInfo, list[str]]:
     """What devices whose run.json say this about the algorithm make of it."""
-    runs = [RunInfo.model_validate_json(json.dumps({"algorithm": one})) for one in said]
+    runs = [RunInfo.model_validate_json(json.dumps({"algorithm": one})) for one in contents]
     return algorithm_info_of({"h": {f"gpu{number}": columns(run) for number, run in enumerate(runs)}})
 
 
@@ -171,7 +171,7 @@ def test_run_json_that_differs_between_devices_is_reported_and_the_first_used(
 
 
 @pytest.mark.parametrize(
-    ("said", "place"),
+    ("content", "place"),
     [
         ("solo", "algorithm"),
         *(({"label": label}, "algorithm → label") for label in (3, "", " x", "x" * 61, "a\nb")),
@@ -188,9 +188,9 @@ def test_run_json_that_differs_between_devices_is_reported_and_the_first_used(
     ],
 )
 def test_run_json_with_impossible_algorithm_is_skipped_and_names_the_field(
-    tmp_path: Path, said: Any, place: str
+    tmp_path: Path, content: Any, place: str
 ) -> None:
-    folder = write(tmp_path, {"solo": said})
+    folder = write(tmp_path, {"solo": content})
     with pytest.raises(SummaryError, match=f"^{place}"):
         load_run_info(folder / "solo" / "cloud1" / "cpu" / "run.json")
     assert [run.mode.method for run in loaded(tmp_path)] == ["solo"]
@@ -203,9 +203,9 @@ def test_color_that_is_none_is_drawn_in_grey() -> None:
 
 @settings(max_examples=40)
 @given(st.lists(st.tuples(st.sampled_from("abcdefghijklmnopqrst"), st.booleans(), st.sampled_from("XxY")), max_size=20))
-def test_distinguishable_modes_have_different_labels_and_styles(said: list[tuple[str, bool, str]]) -> None:
+def test_distinguishable_modes_have_different_labels_and_styles(kinds: list[tuple[str, bool, str]]) -> None:
     modes = [mode_of("esync"), mode_of("sync")]
-    modes += [mode_of(name + "-niid" * niid, AlgorithmInfo(label=label)) for name, niid, label in said]
+    modes += [mode_of(name + "-niid" * niid, AlgorithmInfo(label=label)) for name, niid, label in kinds]
     apart = distinguishable(modes)
     assert [mode.folder for mode in apart] == [mode.folder for mode in modes]
     labels = {mode.name: mode.method for mode in apart}
@@ -261,9 +261,9 @@ def test_summarize_mode_flag_accepts_every_existing_folder(tmp_path: Path, capsy
         with pytest.raises(SystemExit) as caught:
             summarize_logs(tmp_path, "-m", name)
         assert caught.value.code == 2
-        told = capsys.readouterr().err
-        assert f"unknown mode {name!r}: choose one of esync, " in told
-        assert told.strip().endswith("local, other, solo-niid")
+        stderr = capsys.readouterr().err
+        assert f"unknown mode {name!r}: choose one of esync, " in stderr
+        assert stderr.strip().endswith("local, other, solo-niid")
 
 
 def test_folders_without_rounds_are_no_modes_and_one_that_cannot_be_listed_is_named(
@@ -306,23 +306,23 @@ def test_plot_with_unreadable_summary_of_unknown_algorithm_names_it(
     )  # before it, but not its name
     capsys.readouterr()
     assert plot_logs(tmp_path, "--json", str(tmp_path / "plot.json")) == 0
-    told = capsys.readouterr().err
-    assert f"left out: {folder}/other: there is no run in it" in told
-    assert f"; {folder}/other/other.json is not a summary" in told
-    assert f"{folder}/solo/Aaa.json left out: {folder}/solo/Solo.json is there, too" in told
-    assert "notes.json" not in told
+    stderr = capsys.readouterr().err
+    assert f"left out: {folder}/other: there is no run in it" in stderr
+    assert f"; {folder}/other/other.json is not a summary" in stderr
+    assert f"{folder}/solo/Aaa.json left out: {folder}/solo/Solo.json is there, too" in stderr
+    assert "notes.json" not in stderr
     assert list(json.loads((tmp_path / "plot.json").read_text())["runs"]) == ["Solo"]
 
 
 def test_summary_keeps_todays_run_json(tmp_path: Path) -> None:
     """Plot needs the summaries only, including options and versions."""
     folder = write(tmp_path, {"solo": SOLO})
-    more = {"options": {"--staleness": 2, "--x": [1, None]}, "versions": {"python": "3.11.7"}}
+    fields = {"options": {"--staleness": 2, "--x": [1, None]}, "versions": {"python": "3.11.7"}}
     for path in folder.glob("solo/*/*/run.json"):
-        path.write_text(json.dumps(json.loads(path.read_text()) | more))
+        path.write_text(json.dumps(json.loads(path.read_text()) | fields))
     loaded(tmp_path)
     run = json.loads((folder / "solo" / "Solo.json").read_text())["cloud1"]["gpu0"]["run"]
-    assert (run["options"], run["versions"], run["algorithm"]) == (more["options"], more["versions"], SOLO)
+    assert (run["options"], run["versions"], run["algorithm"]) == (fields["options"], fields["versions"], SOLO)
     again = load_run_info(folder / "solo" / "cloud1" / "gpu0" / "run.json")
     assert again is not None
     assert algorithm_info_of({"h": {"cpu": columns(again)}})[0] == AlgorithmInfo.model_validate(SOLO)
@@ -330,11 +330,11 @@ def test_summary_keeps_todays_run_json(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=str)
 def test_algorithm_facts_of_built_in_algorithms_equal_what_the_tools_know(algorithm: type[Algorithm]) -> None:
-    found, problems = facts(algorithm_facts(algorithm))
-    mode = mode_of(algorithm.name, found)
+    info, problems = facts(algorithm_facts(algorithm))
+    mode = mode_of(algorithm.name, info)
     assert problems == []
-    assert (mode, mode.summary) == (mode_of(algorithm.name), found.summary)
-    assert style_of(found, SPARE_STYLES[0]) == plain(algorithm.style)
+    assert (mode, mode.summary) == (mode_of(algorithm.name), info.summary)
+    assert style_of(info, SPARE_STYLES[0]) == plain(algorithm.style)
 
 
 def test_mode_of_a_run_is_the_same_with_and_without_its_class() -> None:
@@ -346,9 +346,9 @@ def test_mode_of_a_run_is_the_same_with_and_without_its_class() -> None:
     for name, label in (("solo", None), ("run", None), ("a", "Dr. Ä & B"), ("b", "_x_"), ("c", "…")):
         register(name, label=label)(Kind)
         try:
-            known = mode_of(name, facts(algorithm_facts(Kind))[0])
+            known_mode = mode_of(name, facts(algorithm_facts(Kind))[0])
         finally:
             del ALGORITHMS[name]
-        unknown = mode_of(name, facts(algorithm_facts(Kind))[0])
-        assert known == unknown
-        assert is_stem(known.summary)
+        unknown_mode = mode_of(name, facts(algorithm_facts(Kind))[0])
+        assert known_mode == unknown_mode
+        assert is_stem(known_mode.summary)

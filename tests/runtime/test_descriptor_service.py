@@ -18,10 +18,10 @@ TERMS = b"the same"
 @pytest.fixture
 def service() -> Iterator[DescriptorService]:
     """One that serves."""
-    found = DescriptorService(f"test-{secrets.token_hex(8)}", TERMS)
-    descriptor = found.get_or_make(lambda: os.memfd_create("test"))
-    yield found
-    found.close()
+    server = DescriptorService(f"test-{secrets.token_hex(8)}", TERMS)
+    descriptor = server.get_or_make(lambda: os.memfd_create("test"))
+    yield server
+    server.close()
     os.close(descriptor)
 
 
@@ -43,11 +43,11 @@ def check_serves(service: DescriptorService, terms: bytes = TERMS) -> None:
         other.close()
 
 
-@pytest.mark.parametrize("said", [b"", b"w", b"s", b"\xff" * 200, b"w" * 100_000])
-def test_descriptor_service_with_garbage_or_silence_serves_on(service, said):
+@pytest.mark.parametrize("message", [b"", b"w", b"s", b"\xff" * 200, b"w" * 100_000])
+def test_descriptor_service_with_garbage_or_silence_serves_on(service, message):
     with connect(service) as stranger:
-        if said:
-            stranger.send(said)
+        if message:
+            stranger.send(message)
             assert stranger.recv(10) == b"n"
         check_serves(service)
 

@@ -42,10 +42,10 @@ def test_cluster_ignores_spaces_around_values():
 
 
 @pytest.mark.parametrize("missing", GOOD)
-@pytest.mark.parametrize("left", ["nothing", "", "  "])
-def test_cluster_with_missing_variable_names_it_and_its_meaning(missing, left):
-    environment = {**GOOD, missing: left}
-    if left == "nothing":
+@pytest.mark.parametrize("value", ["nothing", "", "  "])
+def test_cluster_with_missing_variable_names_it_and_its_meaning(missing, value):
+    environment = {**GOOD, missing: value}
+    if value == "nothing":
         del environment[missing]
     with pytest.raises(EnvironmentProblemError, match=f"^{missing} is not set: it is the .*for instance"):
         Cluster.from_environment(environment)
@@ -117,7 +117,9 @@ def test_cluster_with_port_in_use_is_refused_but_not_for_the_scheduler():
 
 
 def test_variables_without_part_in_job_keep_what_holds_for_the_whole_job():
-    kept = dict.fromkeys(["ESYNC_TOKEN", "ESYNC_STATE_SERVER_CA", "PS_VERBOSE", "MXNET_ENGINE_TYPE", "PORTAL"], "1")
+    variables = dict.fromkeys(
+        ["ESYNC_TOKEN", "ESYNC_STATE_SERVER_CA", "PS_VERBOSE", "MXNET_ENGINE_TYPE", "PORTAL"], "1"
+    )
     part = [
         "PORT",
         "DMLC_RANK",
@@ -127,7 +129,7 @@ def test_variables_without_part_in_job_keep_what_holds_for_the_whole_job():
         "ESYNC_SLOT",
         "ESYNC_COLLECTIVE",
     ]
-    assert without_part_in_job(kept | dict.fromkeys(part, "1")) == kept
+    assert without_part_in_job(variables | dict.fromkeys(part, "1")) == variables
 
 
 def test_take_role_sets_a_missing_role_and_refuses_another_one():

@@ -31,7 +31,7 @@ RUN_BY_THREAD = "each = threading.Thread(target=lambda: 1 / 0); each.start(); ea
 
 
 @pytest.mark.parametrize(
-    ("body", "code", "said"),
+    ("body", "code", "lines"),
     [
         ("pass", 0, ["ended: as planned"]),
         ("sys.exit()", 0, ["ended: as planned"]),
@@ -44,23 +44,23 @@ RUN_BY_THREAD = "each = threading.Thread(target=lambda: 1 / 0); each.start(); ea
         ("hooks.remove(); raise ValueError", 1, ["first hook"]),
     ],
 )
-def test_exit_hooks_report_each_way_in_which_a_program_ends_once(body: str, code: int, said: list[str]) -> None:
+def test_exit_hooks_report_each_way_in_which_a_program_ends_once(body: str, code: int, lines: list[str]) -> None:
     result = child.run("-c", PROGRAM, body)
-    assert (result.returncode, result.stdout.splitlines()) == (code, said), result.stderr
+    assert (result.returncode, result.stdout.splitlines()) == (code, lines), result.stderr
 
 
 def test_exit_hooks_report_a_failing_thread_only_if_it_has_installed_them() -> None:
     assert child.run("-c", PROGRAM, RUN_BY_THREAD).stdout == "ended: as planned\n"
-    own = PROGRAM.replace("hooks.install()", "").replace("exec(sys.argv[1])", "")
-    own += "each = threading.Thread(target=lambda: hooks.install() or 1 / 0); each.start(); each.join()"
-    assert child.run("-c", own).stdout == "ended: ZeroDivisionError: division by zero\n"
+    program = PROGRAM.replace("hooks.install()", "").replace("exec(sys.argv[1])", "")
+    program += "each = threading.Thread(target=lambda: hooks.install() or 1 / 0); each.start(); each.join()"
+    assert child.run("-c", program).stdout == "ended: ZeroDivisionError: division by zero\n"
 
 
 @pytest.mark.parametrize("body", ["sys.exit(3)", "raise ValueError", "pass"])
 def test_exit_hooks_in_a_forked_process_report_nothing(body: str) -> None:
     fork = f"process = os.fork()\nif process:\n os.wait()\nelse:\n {body}"
-    said = child.run("-c", PROGRAM, fork).stdout.splitlines()
-    assert [line for line in said if line != "first hook"] == ["ended: as planned"]
+    lines = child.run("-c", PROGRAM, fork).stdout.splitlines()
+    assert [line for line in lines if line != "first hook"] == ["ended: as planned"]
 
 
 @pytest.mark.parametrize("prompt", [["-i"], []])

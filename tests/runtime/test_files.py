@@ -142,9 +142,11 @@ def test_folders_on_file_system_without_locks_are_used_with_a_warning(
         claim(tmp_path / "rounds", "cpu", overwrite=False)[1].close()
         with _locked_folder(tmp_path / "data"):
             pass
-    told = [record.getMessage() for record in caplog.records]
-    assert len(told) == 4
-    assert all(f"cannot be locked ({os.strerror(number)}): make sure yourself that no other " in line for line in told)
+    warnings = [record.getMessage() for record in caplog.records]
+    assert len(warnings) == 4
+    assert all(
+        f"cannot be locked ({os.strerror(number)}): make sure yourself that no other " in line for line in warnings
+    )
 
 
 def test_state_folder_of_another_server_is_refused(tmp_path: Path) -> None:
@@ -192,8 +194,8 @@ def test_memory_without_memfd_is_an_unnamed_file(tmp_path: Path, monkeypatch: py
     memory.memory[0] = 7
     assert other.memory[0] == 7
     assert memory.hold(1)
-    for each in (memory, other):
-        each.close()
+    for file in (memory, other):
+        file.close()
 
 
 def test_memory_holds_no_program() -> None:

@@ -42,39 +42,39 @@ print(json.dumps({
 """
 
 
-def described(kept: Path, dont_write: str = "") -> dict[str, Any]:
+def described(path: Path, dont_write: str = "") -> dict[str, Any]:
     """What the program says in a process whose compiled code is kept in this file."""
-    result = child.run("-c", PROGRAM, str(kept), PYTHONDONTWRITEBYTECODE=dont_write)
+    result = child.run("-c", PROGRAM, str(path), PYTHONDONTWRITEBYTECODE=dont_write)
     assert result.returncode == 0, result.stderr
     assert "Error" not in result.stderr
-    said: dict[str, Any] = json.loads(result.stdout)
+    output: dict[str, Any] = json.loads(result.stdout)
     product = [[7, 10], [15, 22]]
-    assert (said["dot"], said["numpy"]) == ([product, product], [1, 2, 3])
-    return said
+    assert (output["dot"], output["numpy"]) == ([product, product], [1, 2, 3])
+    return output
 
 
 def test_kept_code_is_written_once_and_defines_the_same_functions(tmp_path: Path) -> None:
-    kept = tmp_path / "folder" / "operators"
-    unkept = described(kept, dont_write="1")
-    assert not kept.parent.exists()
-    first = described(kept)
+    path = tmp_path / "folder" / "operators"
+    unkept = described(path, dont_write="1")
+    assert not path.parent.exists()
+    first = described(path)
     assert min(unkept["compiled"], first["compiled"]) > 2000
-    content = kept.read_bytes()
-    second = described(kept)
+    content = path.read_bytes()
+    second = described(path)
     assert second["compiled"] < 500
-    assert kept.read_bytes() == content
+    assert path.read_bytes() == content
     assert unkept["count"] > 500
     assert first["functions"] == second["functions"] == unkept["functions"]
-    kept.write_bytes(content[:-1000])  # damaged: written anew
-    assert described(kept)["compiled"] > 2000
-    assert kept.stat().st_size == len(content)
+    path.write_bytes(content[:-1000])  # damaged: written anew
+    assert described(path)["compiled"] > 2000
+    assert path.stat().st_size == len(content)
 
 
 @pytest.mark.parametrize("content", [b"", b"no code", marshal.dumps([1])])
 def test_kept_code_of_another_kind_is_ignored(tmp_path: Path, content: bytes) -> None:
-    kept = tmp_path / "operators"
-    kept.write_bytes(content)
-    assert mxnet_operators._read(kept) == {}
+    path = tmp_path / "operators"
+    path.write_bytes(content)
+    assert mxnet_operators._read(path) == {}
 
 
 def test_code_without_assertions_is_not_kept_for_processes_with_them() -> None:

@@ -37,6 +37,6 @@ def test_niceness_of_the_group_is_changed_by_session_leaders_only(leads):
     run = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, start_new_session=leads, check=True, timeout=60
     )
-    own, group_before, group_after = run.stdout.split()
-    assert int(own) == min(19, before + 4)
+    niceness, group_before, group_after = run.stdout.split()
+    assert int(niceness) == min(19, before + 4)
     assert group_after == ("4" if leads and group_before != "none" else group_before)

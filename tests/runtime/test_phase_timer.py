@@ -107,17 +107,17 @@ def test_phase_timer_records_the_seconds_of_every_iteration():
 
 
 def test_iteration_times_of_older_logs_come_from_the_phases():
-    whole = {"get_batch": 0.25, "forward and backward": 1.5, "local update": 0.5}
+    phases = {"get_batch": 0.25, "forward and backward": 1.5, "local update": 0.5}
     entry = {
         "time": {
-            "0": whole,
-            "1": {"check ready": 7.0, **whole},
+            "0": phases,
+            "1": {"check ready": 7.0, **phases},
             "2": {"get_batch": 0.25, "forward and backward": 0.75, "global update": 7.0},  # given up for an exchange
             "3": {"check ready": 7.0, "global update": 7.0},
         }
     }
     assert iteration_times(entry) == [2.25, 2.25]
-    published = {"time": {"0": {**whole, "check ready": 7.0, "global update": 7.0}}}
+    published = {"time": {"0": {**phases, "check ready": 7.0, "global update": 7.0}}}
     assert iteration_times(published) == [2.25]
     every = {"time": {"0": {"get_batch": 0.25, "forward and backward": 1.5, "global aggregate": 7.0}}}
     assert iteration_times(every) == [1.75]

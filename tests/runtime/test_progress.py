@@ -86,6 +86,6 @@ def test_progress_reporter_prints_for_people_or_machines():
 @pytest.mark.parametrize(("before"), ["", "epoch 1: 10 %", "\r 10%|## | 3/30 "])
 def test_report_behind_an_unfinished_line_is_found(before):
     (line,) = lines({"quiet": True, "machine": True}, lambda reporter: reporter.round(ROUND))
-    own, report = split(before + line)
-    assert (own, parse(report)) == (before, ROUND)
+    output, report = split(before + line)
+    assert (output, parse(report)) == (before, ROUND)
     assert split(before) == (before, "")

@@ -139,7 +139,7 @@ def test_straggler_delays_a_synchronous_round(kind, longer):
     straggling = replace(
         modelled, workers=(modelled.workers[0], replace(slow, device=DeviceModel(1.0, straggler_events=(event,))))
     )
-    usual, late = (run(each, "--mode=sync", "--batch-size=10", rounds=4) for each in (modelled, straggling))
+    usual, late = (run(setup, "--mode=sync", "--batch-size=10", rounds=4) for setup in (modelled, straggling))
     assert late.workers[1].ended - usual.workers[1].ended == pytest.approx(4 * longer * 0.25, abs=0.05)
 
 

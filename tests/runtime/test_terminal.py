@@ -62,7 +62,7 @@ def test_clock_shows_minutes_and_seconds(seconds, text):
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "said"),
+    ("error", "code", "message"),
     [
         (ExpectedError("no such thing"), 1, "no such thing"),
         (DescriptionError("no such key"), 2, "no such key"),
@@ -71,13 +71,13 @@ def test_clock_shows_minutes_and_seconds(seconds, text):
         (KeyboardInterrupt(), 1, "interrupted"),
     ],
 )
-def test_run_command_prints_an_expected_error_as_one_line(error: BaseException, code: int, said: str) -> None:
+def test_run_command_prints_an_expected_error_as_one_line(error: BaseException, code: int, message: str) -> None:
     def command() -> int:
         raise error
 
     printed: list[str] = []
     assert run_command(command, printed.append) == code
-    assert printed == [said]
+    assert printed == [message]
 
 
 def test_run_command_returns_the_exit_code_and_lets_unexpected_errors_through(capsys: Any) -> None:
