@@ -39,22 +39,22 @@ def main() -> int:
         return table(options.faults)
     words = {name: value for name in drawn if (value := getattr(options, name)) is not None}
     kinds = options.kinds.split(",") if options.kinds else [MODE + mode for mode in options.mode or ()] or KINDS
-    given = tuple(shlex.split(options.options or ""))
+    arguments = tuple(shlex.split(options.options or ""))
     try:
         for kind in kinds if options.kind is None else [options.kind]:
-            draw(kind, options.seed or 0, given)
+            draw(kind, options.seed or 0, arguments)
     except ValueError as error:
         parser.error(str(error))
     if options.kind is None:
-        return report(search(kinds, options.first, options.schedules, options.jobs, given), not options.no_shrink)
+        return report(search(kinds, options.first, options.schedules, options.jobs, arguments), not options.no_shrink)
     schedule = with_words(draw(options.kind, options.seed or 0), words)
     print(schedule)
-    found = failure(schedule)
-    print("\n".join(f"{number:5} {line}" for number, line in enumerate(found.history)))
-    print(found.error or f"nothing is wrong: {found.steps} steps, {found.jobs} jobs")
-    if found.error and not options.no_shrink:
+    finding = failure(schedule)
+    print("\n".join(f"{number:5} {line}" for number, line in enumerate(finding.history)))
+    print(finding.error or f"nothing is wrong: {finding.steps} steps, {finding.jobs} jobs")
+    if finding.error and not options.no_shrink:
         print(shrink(schedule).command)
-    return bool(found.error)
+    return bool(finding.error)
 
 
 if __name__ == "__main__":

@@ -81,22 +81,22 @@ class Questions(Coordination):
 
     def ask(self, iteration: int, capability: float) -> Handle[ExchangeDecision]:
         """See `Coordination.ask`."""
-        rank, round_, told, begun = self._store.rank, self.round, self._round_trip, self._cluster.now
+        rank, round_, round_trip, start = self._store.rank, self.round, self._round_trip, self._cluster.now
 
         def answer() -> ExchangeDecision:
             now = self._cluster.now
-            self._round_trip = now - begun
-            return self._server.decide(rank, round_, iteration, capability, now, told, self._leases)
+            self._round_trip = now - start
+            return self._server.decide(rank, round_, iteration, capability, now, round_trip, self._leases)
 
         return self._call("a question", answer)
 
-    def reset(self, round: int, rejoin: bool = False, members: Sequence[int] | None = None, **more: Any) -> None:
+    def reset(self, round: int, rejoin: bool = False, members: Sequence[int] | None = None, **options: Any) -> None:
         """See `Coordination.reset`."""
         self.round, rank = round, self._store.rank
         self._call(
             "RESET",
             lambda: self._server.coordinator.reset(
-                rank, round, self._cluster.now, rejoin=rejoin, members=members, **more
+                rank, round, self._cluster.now, rejoin=rejoin, members=members, **options
             ),
         )
 

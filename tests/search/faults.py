@@ -80,8 +80,8 @@ def _edited(edit: Edit) -> Iterator[None]:
     owner = importlib.import_module(module)
     for part in parts:
         owner = getattr(owner, part)
-    found = inspect.getattr_static(owner, name)
-    function = inspect.unwrap(getattr(found, "fget", found))  # of a property
+    attribute = inspect.getattr_static(owner, name)
+    function = inspect.unwrap(getattr(attribute, "fget", attribute))  # of a property
     source = textwrap.dedent(inspect.getsource(function))
     if (count := source.count(edit.old)) != 1:
         raise ValueError(f"{edit.function} should contain {edit.old!r} once, not {count} times: adapt FAULTS")
@@ -300,12 +300,12 @@ def table(most: int) -> int:
     print("| what is put back | bug | schedules until it is found | by | what is wrong then |")
     print("| --- | --- | --- | --- | --- |", flush=True)
     for name, fault in FAULTS.items():
-        found, bug = fault.found(most), fault.bug or "–"
-        if found is None:
+        result, bug = fault.found(most), fault.bug or "–"
+        if result is None:
             missed += 1
             print(f"| {name} | {bug} | not within {most} | {fault.kind} | |", flush=True)
         else:
-            count, finding = found
+            count, finding = result
             by = finding.schedule.command.removeprefix("python -m tests.search ")
             print(f"| {name} | {bug} | {count} | `{by}` | {finding.error.splitlines()[0][:160]} |", flush=True)
     return int(missed > 0)

@@ -140,8 +140,8 @@ class Invariants:
         nonce = exchange.store.nonce
         self._sent[nonce, exchange.sequence + 1] = payload
         # What a resumed job's servers remember is not known here.
-        known = exchange.specification.rule == "outer_nesterov" and exchange.resume_at < 0
-        self._summed = self._summed and not payload.weight_decay and (not payload.momentum or known)
+        momentum_known = exchange.specification.rule == "outer_nesterov" and exchange.resume_at < 0
+        self._summed = self._summed and not payload.weight_decay and (not payload.momentum or momentum_known)
 
     def exchanged(self, worker: AnyWorker, result: Result, held: Held) -> None:
         """Compare the model of a worker after an exchange with the others'."""
@@ -168,10 +168,10 @@ class Invariants:
         """Note that a worker has done its work, and is about to say goodbye."""
         self._reached[worker.rank] = ENDLESS  # nobody waits for it
 
-    def check_absence(self, shard: int, process: Process, left: bool) -> None:
+    def check_absence(self, shard: int, process: Process, departed: bool) -> None:
         """A server goes on without a worker: is it dead, or has it been silent?"""
-        there = process.code is None and process.joined and not left
-        if there and process.nonce not in self._cluster.suspended and self._cluster.idle(process.nonce):
+        present = process.code is None and process.joined and not departed
+        if present and process.nonce not in self._cluster.suspended and self._cluster.idle(process.nonce):
             raise InvariantError(
                 f"server {shard} goes on without worker {process.number}, which has said that it is there"
             )
@@ -194,8 +194,8 @@ class Invariants:
 
         Nothing disturbs the cluster, and messages take no time.
         """
-        own, epsilon = worker.step_time, coordinator.epsilon
-        bound = own + (config.EPSILON_SHARE * own if epsilon is None else epsilon) + 1e-6
+        step_time, epsilon = worker.step_time, coordinator.epsilon
+        bound = step_time + (config.EPSILON_SHARE * step_time if epsilon is None else epsilon) + 1e-6
         if worker.delayed:  # READY may come after the slowest worker has begun one more iteration
             bound += max(map(self._schedule.step_time, range(self._schedule.workers)))
         if result.wait > bound:
@@ -235,7 +235,7 @@ class Invariants:
             raise InvariantError("the run is finished, and nobody has written the final model")
         self._check_agreement(round_states)
         used = [
-            Counter(each[:2] for use in log_of(round_state) for each in use.commits) for round_state in round_states
+            Counter(commit[:2] for use in log_of(round_state) for commit in use.commits) for round_state in round_states
         ]
         # The first server decides when the run is over: of commits that are used at once, the last
         # ones may be under way then, and others may use them all the same.
@@ -246,16 +246,16 @@ class Invariants:
             # and its replacement takes part from the earliest round on that one of them has under
             # way.
             logs = sorted(
-                {each for round_state in round_states for use in log_of(round_state) for each in use.commits},
+                {commit for round_state in round_states for use in log_of(round_state) for commit in use.commits},
                 reverse=True,
             )
-            whole = {process.nonce for process in self._processes if process.code == 0}
+            finished = {process.nonce for process in self._processes if process.code == 0}
             first = {log.nonce: log[:2] for log in logs if round_states[0].arrivals[log.rank] > 1}
-            late |= {log[:2] for log in logs if log.nonce not in whole} | set(first.values())
+            late |= {log[:2] for log in logs if log.nonce not in finished} | set(first.values())
             if settings.tiered:  # whom a leader that dies in the last round has named counts where it has been heard
                 late |= {commit[:2] for use in last if use.together for commit in use.commits}
         for shard, counts in enumerate(used):
-            if twice := [each for each, count in counts.items() if count > 1]:
+            if twice := [commit for commit, count in counts.items() if count > 1]:
                 raise InvariantError(f"server {shard} has used commits (rank, sequence) twice: {twice}")
             if only := {*(counts - used[0]), *(used[0] - counts)} - late:
                 raise InvariantError(f"only one of servers 0 and {shard} has used commits {sorted(only)}")
@@ -271,7 +271,7 @@ class Invariants:
             raise InvariantError(f"servers have ended different rounds: {sorted(counted)}")
         if not settings.elastic and not settings.tiered:
             for use in [use for round_state in round_states for use in log_of(round_state) if use.together]:
-                if tuple(sorted(each.rank for each in use.commits)) != use.awaited:
+                if tuple(sorted(commit.rank for commit in use.commits)) != use.awaited:
                     raise InvariantError(f"a round was one of {use.commits}, but not of all of {use.awaited}")
         specification = self._specification
         exact = specification.compression == NONE and specification.weighting in WEIGHTED
@@ -301,10 +301,10 @@ class Invariants:
             velocity = np.zeros_like(expected)
             for use in log_of(server.round_state):
                 sent = {commit: self._sent[commit.nonce, commit.sequence] for commit in use.commits}
-                counts = {each: by_sample * payload.samples + by_payload for each, payload in sent.items()}
+                counts = {commit: by_sample * payload.samples + by_payload for commit, payload in sent.items()}
                 mean = sum(
-                    count / sum(counts.values()) * gradient(each.rank, each.sequence, workers)
-                    for each, count in counts.items()
+                    count / sum(counts.values()) * gradient(commit.rank, commit.sequence, workers)
+                    for commit, count in counts.items()
                 )
                 newest = next(iter(sent.values()))
                 rate = 1.0 if specification.sparse else newest.learning_rate
@@ -326,9 +326,9 @@ def check_checkpoints(folder: Path, workers: int, newest: int) -> None:
     """
     if newest < 0:
         return
-    found = {rank: Offers(True, offers_of(folder, rank)) for rank in range(workers)}
+    offers = {rank: Offers(True, offers_of(folder, rank)) for rank in range(workers)}
     try:
-        at = choose(found)
+        at = choose(offers)
     except ValueError as error:
         raise InvariantError(f"the checkpoint of round {newest} was whole, and now: {error}") from error
     if at < newest:
@@ -383,7 +383,7 @@ def logged_commits() -> Iterator[None]:
     """Have every round state keep a log of the commits that were used; see `log_of`."""
     applied = RoundState.applied
 
-    def kept(round_state: RoundState, ranks: list[int], now: float) -> None:
+    def logging_applied(round_state: RoundState, ranks: list[int], now: float) -> None:
         commits = [round_state.pending[rank].message for rank in ranks]
         uses = tuple(
             Commit(rank, int(message["sequence"]), int(message["nonce"]))
@@ -395,5 +395,5 @@ def logged_commits() -> Iterator[None]:
         outcome = round_state.synchronous, tuple(np.flatnonzero(round_state.excluded).tolist())
         log_of(round_state).append(Use(uses, together, round_state.rounds_together, awaited, outcome))
 
-    with mock.patch.object(RoundState, "applied", kept):
+    with mock.patch.object(RoundState, "applied", logging_applied):
         yield

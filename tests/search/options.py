@@ -69,16 +69,16 @@ def accepted(mode: str, words: tuple[str, ...]) -> bool:
     return True
 
 
-def draw_options(mode: str, given: tuple[str, ...], chance: random.Random) -> tuple[str, ...]:
+def draw_options(mode: str, arguments: tuple[str, ...], chance: random.Random) -> tuple[str, ...]:
     """Draw some of the options that are not given; return all of them, as words.
 
     Values that the algorithm refuses are left out.
     """
-    options, words = parse(mode, given), list(given)
-    for dest, each in flags_of(options.algorithm).items():
+    options, words = parse(mode, arguments), list(arguments)
+    for dest, flag in flags_of(options.algorithm).items():
         if dest in options.given or chance.random() >= DRAWN:
             continue
-        value = sample(each.kind, chance)
+        value = sample(flag.kind, chance)
         if value is None:
             continue
         tried = argparse.Namespace(**{**vars(options), dest: value, "given": options.given | {dest}})

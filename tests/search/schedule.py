@@ -88,7 +88,9 @@ _PLAIN |= {
 }
 #: Modes that refuse --elastic.
 _NOT_ELASTIC = ("ssp", "switch", "hosts-switch")
-_PLAIN |= {f"{name}-elastic": replace(each, elastic=True) for name, each in _PLAIN.items() if name not in _NOT_ELASTIC}
+_PLAIN |= {
+    f"{name}-elastic": replace(settings, elastic=True) for name, settings in _PLAIN.items() if name not in _NOT_ELASTIC
+}
 #: Before the mode, in the name of a kind.
 MODE = "mode:"
 #: Behind the name of a kind whose servers go on without workers that are gone.
@@ -229,7 +231,7 @@ class Schedule:
     def hosts(self) -> list[tuple[int, ...]]:
         """The ranks of each machine, where its workers exchange as one."""
         ranks = range(self.workers)
-        hosts = [tuple(rank for rank in ranks if rank % self.machines == each) for each in range(self.machines)]
+        hosts = [tuple(rank for rank in ranks if rank % self.machines == machine) for machine in range(self.machines)]
         return hosts if self.settings.hosts and len(hosts[0]) > 1 else []
 
     def step_time(self, rank: int) -> float:
@@ -269,13 +271,13 @@ def estimated_steps(schedule: Schedule) -> int:
     return steps
 
 
-def draw(kind: str, seed: int, given: tuple[str, ...] = (), **chosen: object) -> Schedule:
+def draw(kind: str, seed: int, arguments: tuple[str, ...] = (), **chosen: object) -> Schedule:
     """Draw the schedule of a seed.
 
     Args:
         kind: its kind.
         seed: the seed.
-        given: options of a mode, which are not drawn.
+        arguments: options of a mode, which are not drawn.
         chosen: fields that are not drawn.
     """
     chance, settings = random.Random(f"{kind} {seed}"), kind_of(kind)
@@ -301,10 +303,10 @@ def draw(kind: str, seed: int, given: tuple[str, ...] = (), **chosen: object) ->
     if "deaths" in chosen:
         return schedule
     schedule = replace(schedule, deaths=_deaths(chance, schedule))
-    return _draw_mode(schedule, given) if settings.mode else schedule
+    return _draw_mode(schedule, arguments) if settings.mode else schedule
 
 
-def _draw_mode(schedule: Schedule, given: tuple[str, ...]) -> Schedule:
+def _draw_mode(schedule: Schedule, arguments: tuple[str, ...]) -> Schedule:
     """Draw what only schedules of a mode have.
 
     In some nothing disturbs a steady cluster.
@@ -316,7 +318,7 @@ def _draw_mode(schedule: Schedule, given: tuple[str, ...]) -> Schedule:
         deaths=() if steady else schedule.deaths,
         jitter=0.0 if steady else chance.choice((0.0, 0.1, 0.5)),
         leases=int(settings.tiered or chance.random() < 0.7),  # the published question knows no tiers
-        options=draw_options(settings.mode, given, chance),
+        options=draw_options(settings.mode, arguments, chance),
     )
 
 
@@ -385,7 +387,7 @@ def with_words(schedule: Schedule, words: Mapping[str, str]) -> Schedule:
         if field.name == "options":
             changes["options"] = tuple(shlex.split(text))
         elif field.name == "deaths":
-            changes["deaths"] = tuple(Death.parse(each) for each in text.split(",") if each != "-")
+            changes["deaths"] = tuple(Death.parse(part) for part in text.split(",") if part != "-")
         else:
             changes[field.name] = float(text) if field.type is float else int(float(text))
     return replace(schedule, **changes)  # type: ignore[arg-type]

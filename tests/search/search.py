@@ -56,14 +56,14 @@ class Chunk:
 
 
 def search(
-    kinds: Iterable[str], first: int, schedules: int, jobs: int = 1, given: tuple[str, ...] = ()
+    kinds: Iterable[str], first: int, schedules: int, jobs: int = 1, arguments: tuple[str, ...] = ()
 ) -> Iterator[Chunk]:
     """Run schedules of each kind, in several processes where `jobs` is more than 1.
 
-    See `schedule.draw` for `given`.
+    See `schedule.draw` for `arguments`.
     """
     tasks = [
-        (kind, start, min(CHUNK, first + schedules - start), given)
+        (kind, start, min(CHUNK, first + schedules - start), arguments)
         for kind in kinds
         for start in range(first, first + schedules, CHUNK)
     ]
@@ -75,11 +75,11 @@ def search(
 
 
 def _search_chunk(task: tuple[str, int, int, tuple[str, ...]]) -> Chunk:
-    kind, first, count, given = task
-    begun = time.perf_counter()
-    found = [failure(draw(kind, seed, given)) for seed in range(first, first + count)]
-    failures = tuple(replace(each, history=()) for each in found if each.error)
-    return Chunk(kind, count, sum(each.steps for each in found), time.perf_counter() - begun, failures)
+    kind, first, count, arguments = task
+    start = time.perf_counter()
+    findings = [failure(draw(kind, seed, arguments)) for seed in range(first, first + count)]
+    failures = tuple(replace(finding, history=()) for finding in findings if finding.error)
+    return Chunk(kind, count, sum(finding.steps for finding in findings), time.perf_counter() - start, failures)
 
 
 def shrink(schedule: Schedule, patience: int = 400) -> Schedule:
@@ -136,7 +136,7 @@ def _simpler(schedule: Schedule) -> Iterator[Schedule]:
 def _with(schedule: Schedule, place: int, death: Death) -> Schedule:
     deaths = [*schedule.deaths]
     deaths[place] = death
-    return replace(schedule, deaths=tuple(sorted(deaths, key=lambda each: each.step)))
+    return replace(schedule, deaths=tuple(sorted(deaths, key=lambda entry: entry.step)))
 
 
 def report(chunks: Iterable[Chunk], shrinking: bool) -> int:

@@ -27,9 +27,9 @@ from .search import Finding, _simpler, failure, search, shrink
 SCHEDULES = 10
 
 
-def check(kind: str, schedules: int, jobs: int = 1, *given: str) -> None:
-    found = [each for chunk in search([kind], 0, schedules, jobs, given) for each in chunk.failures]
-    assert not found, "\n".join(f"{described(finding)}\n" for finding in found[:3])
+def check(kind: str, schedules: int, jobs: int = 1, *arguments: str) -> None:
+    failures = [finding for chunk in search([kind], 0, schedules, jobs, arguments) for finding in chunk.failures]
+    assert not failures, "\n".join(f"{described(finding)}\n" for finding in failures[:3])
 
 
 def described(finding: Finding) -> str:
@@ -119,8 +119,8 @@ def test_schedule_command_names_the_same_schedule() -> None:
     assert other.deaths == (Death(12, "worker", 0), Death(90, "power"), Death(3, "hang", moment="part"))
     assert (other.workers, other.calm) == (1, 40)
     assert other.command.startswith("python -m tests.search switch 7 --")
-    said = dict(zip(*[iter(other.command.split()[5:])] * 2, strict=True))
-    assert with_words(drawn, {name[2:]: value for name, value in said.items()}) == other
+    arguments = dict(zip(*[iter(other.command.split()[5:])] * 2, strict=True))
+    assert with_words(drawn, {name[2:]: value for name, value in arguments.items()}) == other
 
 
 # --- modes ----------------------------------------------------------------------------------------
@@ -141,9 +141,9 @@ def test_every_dense_algorithm_is_searched() -> None:
     ],
 )
 def test_random_schedules_with_given_options_break_no_run(words: str) -> None:
-    mode, *given = words.split()
-    assert draw(MODE + mode, 3, tuple(given)).options[: len(given)] == tuple(given)
-    check(MODE + mode, SCHEDULES, 1, *given)
+    mode, *arguments = words.split()
+    assert draw(MODE + mode, 3, tuple(arguments)).options[: len(arguments)] == tuple(arguments)
+    check(MODE + mode, SCHEDULES, 1, *arguments)
 
 
 @pytest.fixture
@@ -228,7 +228,7 @@ def test_rule_that_takes_each_step_twice_is_found(mode: str, rule: str, monkeypa
 
     def twice(**options: Any) -> Any:
         step = make(**options)
-        return lambda weights, value, *rest: step(weights, 2 * value, *rest)
+        return lambda weights, value, *arguments: step(weights, 2 * value, *arguments)
 
     monkeypatch.setattr(rules, "RULES", {**rules.RULES, rule: twice})
     errors = (failure(draw(MODE + mode, seed)).error for seed in range(SCHEDULES))
@@ -253,7 +253,7 @@ def test_round_of_fewer_after_the_end_is_found() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("fault", [pytest.param(each, id=name) for name, each in FAULTS.items() if not each.missed])
+@pytest.mark.parametrize("fault", [pytest.param(fault, id=name) for name, fault in FAULTS.items() if not fault.missed])
 def test_fault_put_back_is_found(fault: Fault) -> None:
     assert fault.found(1000) is not None
 

@@ -243,10 +243,10 @@ class Worker(Checkpointed):
         synchronous, excluded = self.algorithm.synchronous, result.excluded
         crowd = workers - len(excluded)
         leads = self.rank == min(set(range(workers)) - set(excluded))
-        then = result.samples + (crowd if synchronous else 1)
+        samples = result.samples + (crowd if synchronous else 1)
         segment = 1 + self._schedule.seed % SEGMENT
-        planned = math.floor(then / (segment * workers)) % 2 == 0
-        wanted = (workers - 1,) if workers > 2 and result.round % 2 == 1 else ()
+        planned = math.floor(samples / (segment * workers)) % 2 == 0
+        exclusions = (workers - 1,) if workers > 2 and result.round % 2 == 1 else ()
         # One that has only just begun has not seen yet what the process before may have seen: who
         # is slow.
         knows = self.algorithm.exchanged
@@ -254,5 +254,5 @@ class Worker(Checkpointed):
         return Control(
             Use.DISCARD if synchronous and self.rank in excluded else use,
             switch=planned if knows and (leads or not synchronous) and planned != synchronous else None,
-            excluded=wanted if knows and leads and synchronous and wanted != excluded else None,
+            excluded=exclusions if knows and leads and synchronous and exclusions != excluded else None,
         )

@@ -409,9 +409,9 @@ class Job:
             self.cluster.wait(lambda: bool(self._post or self._departed) or self._launcher.over, given_up or math.inf)
             given_up = 0.0
             if self._departed:
-                gone = [self._departed.popleft()]
-                self._send(self._registry.admit([*self._gone, *gone]))
-                self._gone |= dict.fromkeys(gone, self.cluster.now + config.PEER_GONE)
+                addresses = [self._departed.popleft()]
+                self._send(self._registry.admit([*self._gone, *addresses]))
+                self._gone |= dict.fromkeys(addresses, self.cluster.now + config.PEER_GONE)
             elif self._post:
                 message, sender = self._post.popleft()
                 self._send(self._registry.handle(message, sender))
@@ -500,10 +500,10 @@ def _watch_carriers(group: MemoryHostGroup, nonce: int, call: Callable[[], objec
     @contextmanager
     def watched() -> Iterator[np.ndarray]:
         with locked() as table:
-            own: Any = table["workers"][place]
-            before = int(own["carrier"])
+            row: Any = table["workers"][place]
+            before = int(row["carrier"])
             yield table
-            if before != group.rank == own["carrier"] and own["carrier_nonce"] == nonce:
+            if before != group.rank == row["carrier"] and row["carrier_nonce"] == nonce:
                 call()
 
     group.locked = watched  # type: ignore[method-assign]

@@ -42,7 +42,7 @@ def play(name: str, workers: int, fail: bool = False) -> tuple[list[Vector], lis
     network = Network(engine, lambda host: Link(BANDWIDTH, LATENCY / 2), [])
     side = SharedCollectiveState(engine, network, [f"host-{rank}" for rank in range(workers)], name)
     models = [Vector(rank) for rank in range(workers)]
-    told: list[list[float]] = [[] for _ in range(workers)]
+    timings: list[list[float]] = [[] for _ in range(workers)]
 
     def live(rank: int) -> None:
         exchange = SimulatedCollective(Specification("sgd", True), side, rank, Straggler((), lambda: engine.now))
@@ -57,23 +57,23 @@ def play(name: str, workers: int, fail: bool = False) -> tuple[list[Vector], lis
                 return
             payload = Payload(dict.fromkeys(SIZES, Vector(rank, number)), 5, 0.1, 0.9)
             result = exchange.start(payload, model).wait()
-            told[rank] += [result.wait, result.transfer]
+            timings[rank] += [result.wait, result.transfer]
             if finished := result.finished:
                 break
         assert finished
-        told[rank].append(engine.now)
+        timings[rank].append(engine.now)
 
     for rank in range(workers):
         engine.spawn(f"worker {rank}", lambda rank=rank: live(rank))
     engine.run()
-    return models, told
+    return models, timings
 
 
 @pytest.mark.parametrize(
     ("name", "workers"), [("ring", 3), ("butterfly", 4), ("binary-blocks", 5), ("mpi", 2), ("auto", 3)]
 )
 def test_simulated_collective_computes_the_model_and_its_times(name: str, workers: int) -> None:
-    models, told = play(name, workers)
+    models, timings = play(name, workers)
     weights, velocity = Vector(0).values, None
     for number in (1, 2):
         mean = np.mean([Vector(rank, number).values for rank in range(workers)], axis=0)
@@ -82,7 +82,7 @@ def test_simulated_collective_computes_the_model_and_its_times(name: str, worker
         np.testing.assert_allclose(model.values, weights, rtol=1e-4, atol=1e-5)
         assert model.values.tobytes() == models[0].values.tobytes()
         assert model.statistics.tobytes() == models[0].statistics.tobytes()
-    for rank, (wait, transfer, *_) in enumerate(told):
+    for rank, (wait, transfer, *_) in enumerate(timings):
         assert wait == pytest.approx(0.1 * (workers - 1 - rank) + (rank < workers - 1) * LATENCY, abs=1e-6)
         assert 2 * LATENCY < transfer < 20 * LATENCY
 
@@ -107,8 +107,8 @@ def test_simulated_worker_trains_over_a_collective(mode: str) -> None:
 def test_simulated_collective_with_overlap_hides_the_exchange() -> None:
     modelled = cluster(0.5, 1.0, 1.5, link=Link(1.25e8, 1e-4))
 
-    def efficiency(*more: str) -> float:
-        simulation = simulate(modelled, "--collective=ring", "-n", "resnet18-v1", *more, rounds=20)
+    def efficiency(*flags: str) -> float:
+        simulation = simulate(modelled, "--collective=ring", "-n", "resnet18-v1", *flags, rounds=20)
         return float(result(simulation, "test")["efficiency"])
 
     assert efficiency() < 0.8  # an exchange takes half a second, the slowest iteration 1.5

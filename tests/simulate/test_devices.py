@@ -44,7 +44,7 @@ def test_trace_is_repeated_and_sets_the_mean():
 
 
 @pytest.mark.parametrize(
-    ("begun", "work", "ends"),
+    ("start", "work", "ends"),
     [
         (0.0, 5.0, 5.0),
         (9.0, 2.0, 11.0 + 2.0),  # one second of work before the pause of two seconds, one after it
@@ -54,9 +54,9 @@ def test_trace_is_repeated_and_sets_the_mean():
         (25.0, 1.0, 27.0),
     ],
 )
-def test_speed_profile_with_pauses_ends_work_at_the_time_by_hand(begun, work, ends):
+def test_speed_profile_with_pauses_ends_work_at_the_time_by_hand(start, work, ends):
     pace = SpeedProfile(speed=[(20.0, 0.5)], pauses=[Pause(10.0, 2.0)])
-    assert pace.ends(begun, work) == pytest.approx(ends)
+    assert pace.ends(start, work) == pytest.approx(ends)
 
 
 def test_speed_profile_repeats_periodic_pauses():

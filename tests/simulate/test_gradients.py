@@ -65,7 +65,7 @@ def sharing_hosts(modelled, several):
 def test_simulated_workers_that_exchange_per_host_train_as_those_that_do_not(words):
     modelled = cluster(0.1, 0.3, 0.2, 0.1, 0.1)
     rule = ["--mode=local-sgd", "--local-iterations=2"]
-    flat, by_host = (trained(each, *rule, *words) for each in (modelled, sharing_hosts(modelled, 2)))
+    flat, by_host = (trained(model, *rule, *words) for model in (modelled, sharing_hosts(modelled, 2)))
     close = {"rtol": 2e-3, "atol": 2e-4} if "--compression=fp16" in words else {"rtol": 1e-4, "atol": 1e-6}
     for mine, theirs in zip(by_host, flat, strict=True):
         np.testing.assert_allclose(mine, theirs, **close)
@@ -107,16 +107,16 @@ def test_simulated_evaluation_takes_virtual_time_and_has_a_real_accuracy():
 def test_simulated_collective_and_servers_weight_statistics_alike():
     two = cluster(0.1, 0.3)
     words = ("--mode=esync", "--network=mobilenet-v1x0.0625", "--batch-size=4")
-    found = {
+    weights = {
         (way, kind): trained(two, *words, f"--statistics-weighting={kind}", f"--collective={way}", rounds=1)[0]
         for way in ("ps", "ring")
         for kind in ("uniform", "samples")
     }
     for way in ("ps", "ring"):
-        uniform, samples = found[way, "uniform"], found[way, "samples"]
+        uniform, samples = weights[way, "uniform"], weights[way, "samples"]
         assert np.abs(uniform - samples).max() > 0
     for kind in ("uniform", "samples"):
-        np.testing.assert_allclose(found["ps", kind], found["ring", kind], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(weights["ps", kind], weights["ring", kind], rtol=1e-4, atol=1e-5)
 
 
 def test_simulated_overlap_ends_with_the_common_model_on_all_workers():
@@ -197,9 +197,9 @@ def test_simulated_evaluation_uses_the_mean_statistics_of_all_workers(monkeypatc
         assert accuracy["mean"] > accuracy["rank0"]
     # A worker's last iterations may not have been sent, so its latest may have moved on a little.
     latest = [np.concatenate([p.data().asnumpy().ravel() for p in untrained(net)]) for net in numerics._nets.values()]
-    mean, own = np.mean(latest, axis=0), latest[0]
-    assert np.linalg.norm(examined["mean"][1] - mean) < 0.4 * np.linalg.norm(own - mean)
-    assert examined["rank0"][1].tolist() == own.tolist()
+    mean, rank0 = np.mean(latest, axis=0), latest[0]
+    assert np.linalg.norm(examined["mean"][1] - mean) < 0.4 * np.linalg.norm(rank0 - mean)
+    assert examined["rank0"][1].tolist() == rank0.tolist()
 
 
 @pytest.mark.parametrize("spec", ["class", "uniform"])
@@ -220,7 +220,7 @@ def test_simulated_workers_train_on_the_data_of_those_that_are_left_out(spec):
     simulation.run()
     assert simulation.workers[4].rounds == 0
     held = [iterations[rank].batches._indices for rank in range(5)]
-    assert [len(each) for each in held] == [15_000] * 4 + [12_000]
+    assert [len(indices) for indices in held] == [15_000] * 4 + [12_000]
     assert len(np.unique(np.concatenate(held[:4]))) == 60_000
     labels = simulation.numerics.dataset.train_labels
-    assert all({8, 9} <= set(labels[each].tolist()) for each in held[:4])
+    assert all({8, 9} <= set(labels[indices].tolist()) for indices in held[:4])

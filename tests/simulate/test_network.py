@@ -62,7 +62,7 @@ def fairly(sends, links):
 
     Every rate is computed anew at each change (progressive filling).
     """
-    left = [size for *_, size in sends]
+    backlog = [size for *_, size in sends]
     times, now = [math.nan] * len(sends), 0.0
     while any(map(math.isnan, times)):
         active = [i for i, (at, *_) in enumerate(sends) if at <= now and math.isnan(times[i])]
@@ -80,11 +80,11 @@ def fairly(sends, links):
                 for port in ((0, sends[i][1]), (1, sends[i][2])):
                     room[port] -= rate
                     waiting[port].discard(i)
-        changes = [at for at, *_ in sends if at > now] + [now + left[i] / rates[i] for i in active]
+        changes = [at for at, *_ in sends if at > now] + [now + backlog[i] / rates[i] for i in active]
         until = min(changes)
         for i in active:
-            left[i] -= rates[i] * (until - now)
-            if left[i] <= 1e-6:
+            backlog[i] -= rates[i] * (until - now)
+            if backlog[i] <= 1e-6:
                 times[i] = until
         now = until
     return times

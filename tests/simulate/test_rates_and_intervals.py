@@ -19,25 +19,25 @@ SLOW = 2e6
 def started(modelled: Any, *words: str, rounds: int = 8) -> tuple[Simulation, list[Any]]:
     """A simulation that has run, and its algorithms."""
     chosen = options(*words, rounds=rounds)
-    made: list[Any] = []
+    algorithms: list[Any] = []
     kind = chosen.algorithm
 
     class Noted(kind):  # type: ignore[misc, valid-type]
         def __init__(self, *values: Any, **settings: Any) -> None:
             super().__init__(*values, **settings)
-            made.append(self)
+            algorithms.append(self)
 
     chosen.algorithm = Noted
     simulation = Simulation(modelled, chosen, TimingNumerics(chosen, 60_000))
     simulation.run()
-    return simulation, [each for each in made if each.exchange is not None]
+    return simulation, [algorithm for algorithm in algorithms if algorithm.exchange is not None]
 
 
 def test_sync_with_linear_scaling_equals_sync_with_a_rate_times_the_workers() -> None:
     scaled = trained(cluster(0.1, 0.3), "--mode=sync", "--learning-rate=0.001", "--lr-scaling=linear")
-    given = trained(cluster(0.1, 0.3), "--mode=sync", "--learning-rate=0.002")
+    expected = trained(cluster(0.1, 0.3), "--mode=sync", "--learning-rate=0.002")
 
-    np.testing.assert_array_equal(scaled[0], given[0])
+    np.testing.assert_array_equal(scaled[0], expected[0])
 
 
 @pytest.mark.parametrize("mode", ["local-sgd", "scaffold"])
@@ -84,9 +84,9 @@ def test_warm_up_ends_in_the_scaled_rate() -> None:
 def test_lr_decay_at_half_of_the_samples_shortens_the_later_steps(
     words: list[str], iterations: int, most: float
 ) -> None:
-    def weights(*more: str, rounds: int) -> Any:
+    def weights(*flags: str, rounds: int) -> Any:
         samples = rounds * 2 * iterations * 16  # of two workers with batches of 16
-        return trained(cluster(0.1, 0.1), *words, *more, f"--epochs={(samples - 0.5) / 60_000:.12f}", rounds=9)[0]
+        return trained(cluster(0.1, 0.1), *words, *flags, f"--epochs={(samples - 0.5) / 60_000:.12f}", rounds=9)[0]
 
     once, twice = weights(rounds=2), weights(rounds=4)
     decayed = weights("--lr-decay=0.5:0.001", rounds=4)
@@ -116,16 +116,16 @@ def test_automatic_interval_is_the_same_on_all_workers_and_fits_the_times(words:
         modelled, "--mode=local-sgd", "--network=lenet", "--local-iterations=auto", *words, rounds=20
     )
     out = result(simulation, "test")
-    found = {algorithm.planned_iterations for algorithm in algorithms}
+    intervals = {algorithm.planned_iterations for algorithm in algorithms}
 
-    assert len(found) == 1
-    (iterations,) = found
+    assert len(intervals) == 1
+    (iterations,) = intervals
     exchange = algorithms[0].result.transfer
-    wanted = exchange / 0.05 if words == ["--overlap"] else 4 * exchange / 0.05
-    assert wanted <= 1.15 * iterations  # it follows from the median of several exchanges
-    assert iterations < 1.5 * wanted + 1
+    expected = exchange / 0.05 if words == ["--overlap"] else 4 * exchange / 0.05
+    assert expected <= 1.15 * iterations  # it follows from the median of several exchanges
+    assert iterations < 1.5 * expected + 1
     if not words:
-        assert len({each["iterations"] for each in out["devices"]}) == 1
+        assert len({device["iterations"] for device in out["devices"]}) == 1
 
 
 def test_automatic_interval_over_a_free_network_stays_one() -> None:
@@ -150,6 +150,6 @@ def test_automatic_interval_of_dylu_counts_the_fastest_workers_iterations() -> N
 def test_decay_of_iterations_bounds_those_during_an_exchange_too(words: list[str]) -> None:
     modelled = cluster(0.05, 1.0, link=Link(SLOW, 0.001))
     words = [*words, "--decay-iterations=1"]
-    for more in ([], ["--overlap"]):
-        devices = result(started(modelled, *words, *more, rounds=20)[0], "")["devices"]
+    for flags in ([], ["--overlap"]):
+        devices = result(started(modelled, *words, *flags, rounds=20)[0], "")["devices"]
         assert [device["iterations"] / device["rounds"] for device in devices] == pytest.approx([1, 1], abs=0.06)

@@ -30,7 +30,7 @@ def facts_of(tmp_path: Path, **typed: object) -> dict:
     return json.loads((done.logs / "localhost" / "cpu" / "run.json").read_text())
 
 
-@pytest.mark.parametrize("mode", [name for name, each in ALGORITHMS.items() if not each.needs_gradients])
+@pytest.mark.parametrize("mode", [name for name, algorithm in ALGORITHMS.items() if not algorithm.needs_gradients])
 def test_run_json_contains_every_flag_of_the_mode(tmp_path, mode):
     facts = facts_of(tmp_path, mode=mode)
     words = ["--mode", mode, "--network", "lenet", "--epochs", "0.01"]
@@ -88,14 +88,14 @@ def test_run_json_contains_the_momentum_of_the_algorithm():
 
 def test_run_json_and_summary_of_a_run_per_host_say_so(tmp_path):
     path = tmp_path / "cluster.yaml"
-    found = {}
+    results = {}
     for name in ("flat", "per_host"):
         path.write_text(CLUSTER + f"per_host: {str(name == 'per_host').lower()}\n")
         job = SimulationJob(path, "none", {"log_dir": str(tmp_path / name), "mode": "sync"}, logs=True, quiet=True)
         done = run(job)
         facts = json.loads((done.logs / "localhost" / "cpu" / "run.json").read_text())
-        found[name] = facts["options"].get("per_host"), "one exchange per host" in summary(done)[0]
-    assert found == {"flat": (None, False), "per_host": (2, True)}
+        results[name] = facts["options"].get("per_host"), "one exchange per host" in summary(done)[0]
+    assert results == {"flat": (None, False), "per_host": (2, True)}
 
 
 @pytest.mark.parametrize(("mode", "limit"), [("esync", 1.5), ("local", 1.0)])
@@ -105,5 +105,5 @@ def test_summary_says_how_much_faster_than_the_fastest_device_alone_a_run_is(tmp
     done = run(SimulationJob(path, "none", {"mode": mode}, logs=False, quiet=True))
     assert done.result["speedup_limit"] == pytest.approx(limit)
     ratio = done.result["throughput"] / (done.result["batch_size"] / 0.1)
-    said = f"{ratio:.2f} times the fastest device alone, localhost/cpu (limit 1.50)"
-    assert (said in summary(done)[1]) is (mode == "esync")
+    text = f"{ratio:.2f} times the fastest device alone, localhost/cpu (limit 1.50)"
+    assert (text in summary(done)[1]) is (mode == "esync")

@@ -229,19 +229,23 @@ def test_simulate_with_free_network_is_faster(described):
 
 @pytest.mark.parametrize("numerics", ["none", "real"])
 def test_simulate_with_messages_of_a_larger_network_sends_as_much_as_that(described, numerics):
-    def received(network: str, more: str = "") -> list[float]:
-        described.write_text(DESCRIPTION.replace("evaluation_time: 0.5", f"evaluation_time: 100{more}"))
+    def received(network: str, extra: str = "") -> list[float]:
+        described.write_text(DESCRIPTION.replace("evaluation_time: 0.5", f"evaluation_time: 100{extra}"))
         path = described.parent / "result.json"
         data = [f"--data-dir={find_data_dir(None, 'fashion-mnist')}", "--test-images=10"] if numerics == "real" else []
         words = (f"--numerics={numerics}", f"-n={network}", "--mode=sync", "--overwrite", f"--json={path}")
         rounds = run(described, *words, *data).glob(f"{network}/sync/*/*/iter-*.txt")
-        logged = sum(json.loads(each.read_text())["bytes_sent"] for each in rounds)
+        logged = sum(json.loads(file.read_text())["bytes_sent"] for file in rounds)
         result = json.loads(path.read_text())
         # at the server, by the workers, and by their round files
-        return [result["traffic"]["near"]["received"], sum(each["bytes_sent"] for each in result["devices"]), logged]
+        return [
+            result["traffic"]["near"]["received"],
+            sum(device["bytes_sent"] for device in result["devices"]),
+            logged,
+        ]
 
     large = received("lenet")
-    assert all(small < 0.9 * each for small, each in zip(received("mlp"), large, strict=True))
+    assert all(small < 0.9 * amount for small, amount in zip(received("mlp"), large, strict=True))
     assert received("mlp", ", messages_of: lenet") == pytest.approx(large, rel=0.03)  # there are headers, too
 
 
@@ -398,20 +402,20 @@ def test_simulate_sweep_with_invalid_combination_runs_the_others(described, one_
     rows = outcome(described, "--sweep=mode=sync,esync", "--sweep=epsilon=0.1,0.2", code=1)
     assert ["error" in row for row in rows] == [True, True, False, False]
     assert [row["sweep"]["epsilon"] for row in rows] == ["0.1", "0.2"] * 2
-    said = capsys.readouterr()
-    assert "simulate: error: mode=sync, epsilon=0.1: " in said.err
-    assert "--epsilon makes no sense with --mode sync" in said.err
-    assert "2 of 4 combinations failed" in said.err
-    assert "Traceback" not in said.err
-    assert "mode=esync, epsilon=0.2, 4 rounds" in said.out
-    assert said.out.count("failed") == 2
-    assert said.out.count("--epsilon makes no sense with --mode sync") == 2  # in the rows of the table
+    captured = capsys.readouterr()
+    assert "simulate: error: mode=sync, epsilon=0.1: " in captured.err
+    assert "--epsilon makes no sense with --mode sync" in captured.err
+    assert "2 of 4 combinations failed" in captured.err
+    assert "Traceback" not in captured.err
+    assert "mode=esync, epsilon=0.2, 4 rounds" in captured.out
+    assert captured.out.count("failed") == 2
+    assert captured.out.count("--epsilon makes no sense with --mode sync") == 2  # in the rows of the table
 
 
 def test_simulate_takes_crashes_in_any_order(described):
     crashes = "{at: 3.5, restart_after: 0.5}, {at: 1, restart_after: 1}"
     described.write_text(DESCRIPTION.replace("jitter: 0.1", f"crashes: [{crashes}]"))
-    assert [each["crashes"] for each in outcome(described, "--mode=sync", "--rounds=10")["devices"]] == [2, 0]
+    assert [device["crashes"] for device in outcome(described, "--mode=sync", "--rounds=10")["devices"]] == [2, 0]
 
 
 def test_simulated_network_sizes_equal_those_of_the_networks():

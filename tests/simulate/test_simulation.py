@@ -28,9 +28,9 @@ def sizes_of(simulation: Simulation) -> Sizes:
     return Sizes.of(simulation.side.nodes[0].endpoint.server.layout, simulation.side.slots)
 
 
-def outcome(modelled: ClusterModel, *words: str, **more: Any) -> dict[str, Any]:
+def outcome(modelled: ClusterModel, *words: str, **options: Any) -> dict[str, Any]:
     """What a simulation without gradients results in."""
-    return result(simulate(modelled, *words, **more), "test")
+    return result(simulate(modelled, *words, **options), "test")
 
 
 def test_simulated_ssgd_takes_the_slowest_device_and_the_transfers():
@@ -84,7 +84,7 @@ def test_simulation_counts_queries_and_small_messages_as_bytes():
     calls = config.SIMULATE_CALL_BYTES
     assert fast["bytes_of_questions"] % sum(calls) == 0
     assert fast["bytes_of_questions"] > slow["bytes_of_questions"] > 10 * sum(calls)
-    assert sum(each["bytes_sent"] for each in out["devices"]) == out["traffic"]["s0"]["received"]
+    assert sum(device["bytes_sent"] for device in out["devices"]) == out["traffic"]["s0"]["received"]
 
 
 def test_simulated_queries_take_their_round_trip():
@@ -114,7 +114,7 @@ def test_asynchronous_run_counts_rounds_of_the_run_and_exchanges_of_a_worker(tmp
         watch=lambda _, trainer: seen.append((trainer.rank, trainer.exchanges, trainer.round)),
     )
     assert seen[-1][2] == 10 == len(seen) // 2
-    fast, slow = (max(exchanges for rank, exchanges, _ in seen if rank == wanted) for wanted in (0, 1))
+    fast, slow = (max(exchanges for rank, exchanges, _ in seen if rank == worker) for worker in (0, 1))
     assert fast > 3 * slow
     run = load_run(tmp_path)
     assert [(device.rounds, device.unit) for device in run.figures.devices] == [(fast, "exchange"), (slow, "exchange")]
@@ -124,14 +124,14 @@ def test_asynchronous_run_counts_rounds_of_the_run_and_exchanges_of_a_worker(tmp
 
 
 def test_simulated_statistics_travel_with_asynchronous_commits():
-    found = {}
+    traffic = {}
     for kind in ("mean", "rank0"):
         simulation = simulate(cluster(0.1, 0.1), "--mode=async", f"--statistics={kind}")
         devices = result(simulation, "")["devices"]
-        found[kind] = [(device["bytes_sent"], device["bytes_received"]) for device in devices]
+        traffic[kind] = [(device["bytes_sent"], device["bytes_received"]) for device in devices]
         commits = [sums.iterations for sums in simulation.workers]
     size = 4 * (HEADER_ELEMENTS + 9_600) + config.SIMULATE_MESSAGE_BYTES
-    sent, received = np.transpose(np.subtract(found["mean"], found["rank0"]))
+    sent, received = np.transpose(np.subtract(traffic["mean"], traffic["rank0"]))
     assert sent.tolist() == [commits[0] * (size + config.SIMULATE_MESSAGE_BYTES), commits[1] * size]  # a request, too
     assert received.tolist() == [commits[0] * size, 0]
 
@@ -156,8 +156,8 @@ def test_simulated_two_servers_halve_the_transfers():
 def test_simulated_server_message_time_adds_up():
     cheap, dear = (simulate(cluster(0.1, 0.1, message_time=cost), "--mode=sync", rounds=10) for cost in (0.0, 0.01))
     messages = 2 * (sizes_of(dear).amount(0)[1] * 2 + 1)
-    more = result(dear, "")["seconds"] - result(cheap, "")["seconds"]
-    assert more == pytest.approx(
+    difference = result(dear, "")["seconds"] - result(cheap, "")["seconds"]
+    assert difference == pytest.approx(
         10 * (0.01 * messages - 0.1), rel=0.1
     )  # one computes while the other is handed its model
 
@@ -231,7 +231,7 @@ def test_simulated_overlap_hides_exchanges_longer_than_an_iteration():
 def test_simulated_local_sgd_with_overlap_is_as_fast_as_its_slowest_device():
     modelled = cluster(0.1, 0.5, link=Link(SPEED, 1e-4))
     words = ("--mode=local-sgd", "--local-iterations=4", "--network=resnet18-v1")
-    plain, overlapped = (outcome(modelled, *words, *more, rounds=20) for more in ([], ["--overlap"]))
+    plain, overlapped = (outcome(modelled, *words, *flags, rounds=20) for flags in ([], ["--overlap"]))
     assert overlapped["seconds"] == pytest.approx(20 * 4 * 0.5, rel=0.06)
     assert plain["seconds"] > 20 * (4 * 0.5 + 1)
 
@@ -253,14 +253,14 @@ def test_simulated_ssp_worker_gets_no_further_ahead_than_the_staleness():
 
 
 def test_simulated_dylu_gives_iterations_in_proportion_to_speed():
-    found = {}
+    iterations = {}
 
     def watch(simulation, trainer):
-        found.setdefault(trainer.rank, []).append(trainer.local_iterations)
+        iterations.setdefault(trainer.rank, []).append(trainer.local_iterations)
 
     words = ("--mode=dylu", "--network=lenet", "--local-iterations=10")
     simulation = simulate(cluster(0.1, 0.2, 0.45, 3.0), *words, rounds=20, watch=watch)
-    assert [counts[0] for counts in found.values()] == [1] * 4
+    assert [counts[0] for counts in iterations.values()] == [1] * 4
     for rank, count in enumerate([10, 5, 2, 1]):
-        assert set(found[rank][1:]) == {count}
+        assert set(iterations[rank][1:]) == {count}
     assert result(simulation, "test")["efficiency"] > 0.95

@@ -16,9 +16,9 @@ def test_simulated_dgs_sends_small_messages_and_survives_a_crash():
     data = f"--data-dir={find_data_dir(None, 'fashion-mnist')}"
     sent = {}
     for mode in ("async", "dgs"):
-        more = ["--secondary-ratio=0.01"] if mode == "dgs" else []
+        flags = ["--secondary-ratio=0.01"] if mode == "dgs" else []
         modelled = cluster(0.1, 0.23, servers=2, crashes=[(1, 0.5, 0.1)])
-        chosen = options(*WORDS, data, f"--mode={mode}", *more, rounds=12)
+        chosen = options(*WORDS, data, f"--mode={mode}", *flags, rounds=12)
         simulation = Simulation(modelled, chosen, GradientNumerics(chosen, 2))
         simulation.run()
         sent[mode] = simulation.network.received["s0"] / simulation.side.nodes[0].round_state.version

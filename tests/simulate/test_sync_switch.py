@@ -29,10 +29,10 @@ def simulate(*words, servers=2, numerics=None, **arguments):
 
 
 def first_round_state(simulation):
-    first, *others = [node.round_state for node in simulation.side.nodes]
+    first, *other_states = [node.round_state for node in simulation.side.nodes]
     for (
         other
-    ) in others:  # the first server decides when the run is over: the others may use a last commit of each worker
+    ) in other_states:  # the first server decides when the run is over: the others may use a last commit of each worker
         assert first.step <= other.step <= first.step + first.slots, "the servers disagree"
         assert first.version <= other.version <= first.version + first.slots, "the servers disagree"
     return first
@@ -110,7 +110,7 @@ def test_sync_switch_elastic_policy_saves_time_with_the_same_samples():
         straggling("elastic", TRANSIENT, *words, watch=watch),
         straggling("elastic", (), *words),
     )
-    times = [each.workers[0].ended for each in (undisturbed, elastic, nothing)]
+    times = [simulation.workers[0].ended for simulation in (undisturbed, elastic, nothing)]
     assert times == sorted(times)
     assert times[2] - times[1] > 0.1 * (times[2] - times[0])
     assert {rank for excluded in seen for rank in excluded} == {2, 5}
@@ -258,9 +258,9 @@ def payloads(monkeypatch):
     make = SyncSwitch._payload
 
     def record(self, batch_size):
-        made = make(self, batch_size)
-        sent.append((self.exchange.rank, made, self.result.samples))
-        return made
+        payload = make(self, batch_size)
+        sent.append((self.exchange.rank, payload, self.result.samples))
+        return payload
 
     monkeypatch.setattr(SyncSwitch, "_payload", record)
     return sent
@@ -281,27 +281,29 @@ def test_sync_switch_momentum_at_the_switch(payloads, treatment, expected):
     words = () if treatment == "keep" else ("--switch-momentum", treatment)
     words += ("--momentum-ramp", "0.2") if treatment in RAMPS else ()
     simulate(*MOMENTUM, "--bsp-share=0.5", "--epochs=0.6", *words)
-    together = [made.momentum for _, made, _ in payloads if made.control.use == Use.TOGETHER]
+    together = [payload.momentum for _, payload, _ in payloads if payload.control.use == Use.TOGETHER]
     assert together == [0.9] * 30
     asynchronous = [
-        (round(made.momentum, 6), samples - 300) for _, made, samples in payloads if made.control.use == Use.AT_ONCE
+        (round(payload.momentum, 6), samples - 300)
+        for _, payload, samples in payloads
+        if payload.control.use == Use.AT_ONCE
     ]
     assert {momentum for momentum, _ in asynchronous} == expected
     if treatment in RAMPS:
         assert all(momentum == (0.3, 0.6, 0.9)[min(2, since // 60)] for momentum, since in asynchronous)
-    resets = [(rank, made.control.switch, samples) for rank, made, samples in payloads if made.scalars]
+    resets = [(rank, payload.control.switch, samples) for rank, payload, samples in payloads if payload.scalars]
     assert resets == ([(0, False, 270)] if treatment == "reset" else [])  # rank 0, in the last round of ten
 
 
 def test_sync_switch_momentum_of_an_asynchronous_start_stays(payloads):
     simulate(*MOMENTUM, "--bsp-share=0", "--epochs=0.3", "--switch-momentum=zero")
-    assert {made.momentum for _, made, _ in payloads} == {0.9}
+    assert {payload.momentum for _, payload, _ in payloads} == {0.9}
 
 
 def test_sync_switch_momentum_scales_that_of_the_segment(payloads):
     words = ("--train-steps", "10", "40", "--hparams", "momentum=0.9", "momentum=0.6", "--switch-momentum=scale")
     simulate(*words)
-    assert {made.control.use: round(made.momentum, 6) for _, made, _ in payloads} == {
+    assert {payload.control.use: round(payload.momentum, 6) for _, payload, _ in payloads} == {
         Use.TOGETHER: 0.9,
         Use.AT_ONCE: 0.2,
     }

@@ -98,7 +98,9 @@ def test_slowest_iterations_auto_bounds_the_share_of_exchanges():
     words = "--slowest-iterations=auto", "-n=resnet18-v1"
     alone = tiered(*words, modelled=cluster(0.1, 0.1, link=link), rounds=30)
     overlapped = tiered(*words, "--overlap", modelled=cluster(0.1, 0.1, link=link), rounds=30)
-    computing = [each.workers[0].iterations * 0.1 / each.workers[0].ended for each in (alone, overlapped)]
+    computing = [
+        simulation.workers[0].iterations * 0.1 / simulation.workers[0].ended for simulation in (alone, overlapped)
+    ]
     assert computing[0] == pytest.approx(0.9, abs=0.05)
     assert computing[1] > 0.97
     assert overlapped.workers[0].iterations == pytest.approx(30 * 8, rel=0.05)
@@ -117,10 +119,10 @@ def test_summarize_and_plot_of_a_tiered_run_miss_no_rounds_of_slow_devices(
     assert rounds[3] == 0
 
     assert summarize(["-b", str(tmp_path), "-m", "tiered"]) == 0
-    said = capsys.readouterr()
-    assert ".txt" not in said.err
-    assert "skipped" not in said.out + said.err
-    assert "w3/cpu: this device has taken part in no round" in said.out + said.err
+    captured = capsys.readouterr()
+    assert ".txt" not in captured.err
+    assert "skipped" not in captured.out + captured.err
+    assert "w3/cpu: this device has taken part in no round" in captured.out + captured.err
     summary = _read(folder / "Tiered-ESync.json")
     assert [len(summary[f"w{rank}"]["cpu"]["rounds_list"]) for rank in range(3)] == rounds[:3]
 

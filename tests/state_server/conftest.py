@@ -70,7 +70,7 @@ def url(_listening, jobs) -> str:
 
 
 @pytest.fixture
-def begun(url) -> str:
+def default_job(url) -> str:
     """The same with a default job of three workers, all of known speed."""
     assert send(f"{url}/init/", {"num_workers": 3, "epsilon": 0.02})[:2] == (200, None)
     for rank in range(3):

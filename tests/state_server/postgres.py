@@ -21,8 +21,8 @@ class MissingError(Exception):
 
 def binaries() -> Path:
     """The folder of initdb and pg_ctl. Raises MissingError."""
-    found = shutil.which("initdb")
-    folders = [Path(found).parent] if found else sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    path = shutil.which("initdb")
+    folders = [Path(path).parent] if path else sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     for folder in folders:
         if (folder / "initdb").exists() and (folder / "pg_ctl").exists():
             return folder

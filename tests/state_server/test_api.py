@@ -87,9 +87,9 @@ def test_api_report_is_shown(mine):
     assert send(mine)[1]["totals"]["parts"] == parts
     workers = send(mine)[1]["workers"]
     assert workers[0]["last_report"] is None
-    told = report(rank=1, accuracy=0.75, accuracy_round=1, parts=parts)
+    body = report(rank=1, accuracy=0.75, accuracy_round=1, parts=parts)
     defaults = {"metric": "accuracy", "goal": "max", "run_round": None, "logged": {}}
-    assert workers[1]["last_report"] == {**told, **defaults}
+    assert workers[1]["last_report"] == {**body, **defaults}
 
 
 QUERY = {"rank": 0, "round": 1, "iteration": 1, "capability": 0.1}

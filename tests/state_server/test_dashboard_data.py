@@ -64,8 +64,8 @@ def test_dashboard_page_loads_only_its_own_existing_files(url):
         if headers["content-type"].startswith("text/javascript"):
             needed |= {f"/dashboard/assets/{name}" for name in re.findall(r'from "\./([\w.]+)"', text)}
     folders = files("esync.state_server") / "dashboard", files("esync.web")
-    there = [file for folder in folders for file in Path(str(folder)).rglob("*.*") if file.suffix in KINDS]
-    assert {path.rpartition("/")[2] for path in seen - {"/dashboard/"}} == {file.name for file in there}
+    assets = [file for folder in folders for file in Path(str(folder)).rglob("*.*") if file.suffix in KINDS]
+    assert {path.rpartition("/")[2] for path in seen - {"/dashboard/"}} == {file.name for file in assets}
     assert "MIT" in (files("esync.state_server") / "dashboard" / "uplot" / "LICENSE").read_text()
 
 
@@ -87,8 +87,8 @@ def test_job_names_the_slowest_worker_and_adds_up_its_cost(mine):
     # Two workers: 100 and 50 samples/s while they compute; the first waits for half of the round.
     for rank, compute, wait in ((0, 1.0, 0.9), (1, 1.9, 0.0)):
         samples = int(compute * (100, 50)[rank])
-        told = report(rank, seconds=2.0, compute=compute, wait=wait, exchange=0.1, samples=samples, local_iterations=1)
-        assert post(f"{mine}/report", told)[0] == 200
+        body = report(rank, seconds=2.0, compute=compute, wait=wait, exchange=0.1, samples=samples, local_iterations=1)
+        assert post(f"{mine}/report", body)[0] == 200
     shown = send(mine)[1]
     assert shown["slowest"] == 2  # by the speeds that the workers told when they asked: 0.1, 1.1 and 2.1 s
     assert [worker["seconds_per_iteration"] for worker in shown["workers"]] == [0.1, 1.1, 2.1]
@@ -108,9 +108,9 @@ def test_job_without_queries_finds_the_slowest_worker_from_reports(url):
     assert send(job)[1]["slowest"] is None
     assert send(job)[1]["totals"] is None
     for rank in range(2):
-        told = report(rank, round=8, compute=1.0 + rank, local_iterations=10, metric="loss", goal="min")
+        body = report(rank, round=8, compute=1.0 + rank, local_iterations=10, metric="loss", goal="min")
         newer = {"accuracy": 9.5 - rank, "accuracy_round": 5 - 2 * rank}
-        assert post(f"{job}/report", told | newer)[0] == 200
+        assert post(f"{job}/report", body | newer)[0] == 200
     shown = send(job)[1]
     totals = [shown["totals"][name] for name in ("accuracy", "accuracy_round", "metric", "goal")]
     assert totals == [9.5, 5, "loss", "min"]
@@ -129,9 +129,9 @@ def test_job_shows_silent_workers_and_done_ones_after_its_end(mine, jobs):
 # --- curves ---------------------------------------------------------------------------------------
 
 
-def tell(job: Job, second: float, told: dict) -> None:
+def tell(job: Job, second: float, fields: dict) -> None:
     """Report at that time of the run."""
-    job.report(schema.Report(**told), job.clock.now(), at=job.started + second)
+    job.report(schema.Report(**fields), job.clock.now(), at=job.started + second)
 
 
 def test_curves_add_up_the_workers(mine, jobs):
@@ -184,5 +184,5 @@ def test_rounds_page_lists_the_newest_in_order(mine):
 
 
 def test_curves_of_a_run_without_rounds_are_empty(mine):
-    curves = until(lambda: (found := send(f"{mine}/curves"))[0] == 200 and found[1])
+    curves = until(lambda: (answer := send(f"{mine}/curves"))[0] == 200 and answer[1])
     assert (curves["at"], curves["samples"], curves["accuracy"], curves["logged"]) == ([], [], [], {})

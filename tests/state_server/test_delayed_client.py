@@ -26,15 +26,15 @@ def test_delayed_client_does_not_wait_for_answers(url):
         worker: Coordination = delayed(proxy.port)
         worker.init(JobSettings(1, 0.02))
         worker.ask(0, 0.5).wait()
-        begun = time.monotonic()
+        start = time.monotonic()
         question = worker.ask(1, 0.5)
         assert not question.done()
         with pytest.raises(NotDoneError):
             question.result()
-        assert time.monotonic() - begun < DELAY / 4  # the answer cannot be there sooner than 3/4 of the delay
+        assert time.monotonic() - start < DELAY / 4  # the answer cannot be there sooner than 3/4 of the delay
         assert question.wait() == ExchangeDecision(True)
         assert question.done()
-        assert time.monotonic() - begun >= 0.7 * DELAY
+        assert time.monotonic() - start >= 0.7 * DELAY
         assert worker.round_trip >= 0.7 * DELAY
         worker.close()
 

@@ -41,8 +41,8 @@ def logged(rank: int, round: int) -> dict[str, float]:
 def tell(job: str, rounds: int, first: int = 1) -> None:
     for round in range(first, first + rounds):
         for rank in range(2):
-            told = report(rank, round, accuracy=round / 100, accuracy_round=round, logged=logged(rank, round), **LOSS)
-            assert post(f"{job}/report", told)[0] == 200
+            body = report(rank, round, accuracy=round / 100, accuracy_round=round, logged=logged(rank, round), **LOSS)
+            assert post(f"{job}/report", body)[0] == 200
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -64,9 +64,9 @@ def test_history_stores_what_workers_report(start_process, database):
     assert [(row["round"], row["rank"]) for row in page["rounds"]] == [(1, 0), (1, 1), (2, 0), (2, 1)]
     row = page["rounds"][1]
     assert {**row, **report(1, 1, accuracy=0.01, accuracy_round=1, logged=logged(1, 1), **LOSS)} == row
-    rest = send(f"{job}/rounds?after={page['next']}")[1]
-    assert [(row["round"], row["rank"], row["accuracy"]) for row in rest["rounds"]] == [(3, 0, 0.5), (3, 1, 0.03)]
-    assert send(f"{job}/rounds?after={rest['next']}")[1] == {"rounds": [], "next": rest["next"]}
+    next_page = send(f"{job}/rounds?after={page['next']}")[1]
+    assert [(row["round"], row["rank"], row["accuracy"]) for row in next_page["rounds"]] == [(3, 0, 0.5), (3, 1, 0.03)]
+    assert send(f"{job}/rounds?after={next_page['next']}")[1] == {"rounds": [], "next": next_page["next"]}
     post(f"{job}/end", {"reason": "enough"})
     begin(server.url, "first", [0.1, 1.1, 2.1])
     until(lambda: len(send(f"{server.url}/api/v1/runs")[1]["runs"]) == 2)
@@ -200,9 +200,9 @@ def test_history_deletes_old_runs(running, monkeypatch):
             event = HistoryEntry("event", info, {"at": 1.0, "kind": "begin", "rank": None, "round": None, "text": ""})
             history_writer.write([event])
             history_writer.write([HistoryEntry("end", info, {"ended": 9.0, "reason": ""})])
-        kept = Run.objects.filter(job="old").values_list("key", flat=True)
-        assert len(kept) <= 4
-        assert "old-5" in kept
+        keys = Run.objects.filter(job="old").values_list("key", flat=True)
+        assert len(keys) <= 4
+        assert "old-5" in keys
         assert not Event.objects.filter(run__key="old-0").exists()
     finally:
         history_writer.disconnect()

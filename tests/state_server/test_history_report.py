@@ -19,8 +19,8 @@ def finish(url: str, name: str, rounds: int = 3, **changes: object) -> str:
     assert post(job, {"num_workers": 2, "epsilon": 0.02})[0] == 200
     for number in range(1, rounds + 1):
         for rank in range(2):
-            told = report(rank, number, device=f"gpu{rank}", accuracy=0.3 * number, accuracy_round=number, **changes)
-            assert post(f"{job}/report", told)[0] == 200
+            body = report(rank, number, device=f"gpu{rank}", accuracy=0.3 * number, accuracy_round=number, **changes)
+            assert post(f"{job}/report", body)[0] == 200
     assert post(f"{job}/end", {"reason": "target reached"})[0] == 200
 
     def written() -> list[str]:

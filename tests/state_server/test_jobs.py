@@ -116,13 +116,13 @@ def test_job_begun_by_a_worker_is_kept_until_its_first_message(clock):
     assert begin(jobs, run="b") is not job
 
 
-@pytest.mark.parametrize("told", ["reports", "steps"])
-def test_job_is_kept_alive_by_reports_or_steps_alone(clock, told):
+@pytest.mark.parametrize("kind", ["reports", "steps"])
+def test_job_is_kept_alive_by_reports_or_steps_alone(clock, kind):
     """Workers of modes other than esync never query."""
     jobs = JobRegistry()
     job = jobs.begin("default", 3, None, 1, watching=OnlinePolicySettings())
     for number in range(10):
-        if told == "reports":
+        if kind == "reports":
             reported(job, number % 3, number + 1, now=4.0 * number)
         else:
             job.record_steps(1, number, 1, 1.0, now=4.0 * number)
@@ -133,15 +133,15 @@ def test_job_is_kept_alive_by_reports_or_steps_alone(clock, told):
     assert begin(jobs) is not job
 
 
-@pytest.mark.parametrize("told", ["question", "round", "rounds added up", "steps"])
-def test_job_silence_is_measured_by_the_slowest_worker(clock, told):
+@pytest.mark.parametrize("kind", ["question", "round", "rounds added up", "steps"])
+def test_job_silence_is_measured_by_the_slowest_worker(clock, kind):
     jobs = JobRegistry()
     job = jobs.begin("default", 3, None, 1, watching=OnlinePolicySettings())
-    if told == "question":
+    if kind == "question":
         job.query(0, 1, 0, 60.0, now=100.0)
-    elif told == "round":
+    elif kind == "round":
         reported(job, 1, 1, now=100.0, seconds=60.0)
-    elif told == "rounds added up":
+    elif kind == "rounds added up":
         reported(job, 1, 1, now=50.0)
         reported(job, 1, 11, now=100.0, seconds=600.0)
     else:

@@ -88,8 +88,8 @@ def test_journal_with_truncated_last_line_ignores_it(tmp_path):
     job.query(1, 1, 0, 1.5, now=2.0)
     line = path.read_bytes()[len(before) :]
     assert line.endswith(b"\n")
-    for kept in range(len(line)):
-        path.write_bytes(before + line[:kept])
+    for length in range(len(line)):
+        path.write_bytes(before + line[:length])
         again = reopened(jobs).get("a")
         assert again.coordinator.state() == state
         assert path.read_bytes() == before

@@ -13,23 +13,23 @@ from esync import config
 from esync.coordination.coordinator import Coordinator
 
 
-def test_published_calls_play_a_round(begun):
+def test_published_calls_play_a_round(default_job):
     te = time.time()
-    assert send(f"{begun}/apply/", {"r": 2, "k": 1, "c": 2.1, "te": te})[1] == {"ready": 1}
-    assert send(f"{begun}/apply/", {"r": 0, "k": 9, "c": 0.1, "te": te})[1] == {"ready": 1}
-    assert send(f"{begun}/apply/", {"r": 1, "k": 1, "c": 1.1, "te": te})[1] == {"ready": 1}
+    assert send(f"{default_job}/apply/", {"r": 2, "k": 1, "c": 2.1, "te": te})[1] == {"ready": 1}
+    assert send(f"{default_job}/apply/", {"r": 0, "k": 9, "c": 0.1, "te": te})[1] == {"ready": 1}
+    assert send(f"{default_job}/apply/", {"r": 1, "k": 1, "c": 1.1, "te": te})[1] == {"ready": 1}
     for rank in range(3):
-        assert send(f"{begun}/reset/", {"r": rank, "t": 2, "te": te})[:2] == (200, None)
-    shown = send(f"{begun}/")[1]
+        assert send(f"{default_job}/reset/", {"r": rank, "t": 2, "te": te})[:2] == (200, None)
+    shown = send(f"{default_job}/")[1]
     assert (shown["num_workers"], shown["t"], shown["epsilon"]) == (3, 2, 0.02)
     assert shown["records"] == [[0, 0, 0.1, te, False, 2], [1, 0, 1.1, te, False, 2], [2, 0, 2.1, te, False, 2]]
 
 
-def test_published_calls_show_but_do_not_use_the_workers_wall_clock(begun):
+def test_published_calls_show_but_do_not_use_the_workers_wall_clock(default_job):
     """By the published rule, a slowest device with a wrong clock made all READY, or nobody."""
     for te in (time.time() - 3600, time.time() + 3600):
-        send(f"{begun}/apply/", {"r": 2, "k": 0, "c": 2.1, "te": te})
-        assert send(f"{begun}/apply/", {"r": 0, "k": 1, "c": 0.1, "te": te})[1] == {"ready": 0}
+        send(f"{default_job}/apply/", {"r": 2, "k": 0, "c": 2.1, "te": te})
+        assert send(f"{default_job}/apply/", {"r": 0, "k": 1, "c": 0.1, "te": te})[1] == {"ready": 0}
 
 
 def test_published_calls_before_init_are_refused(url):
@@ -47,16 +47,16 @@ def test_published_init_has_the_published_defaults(url):
     assert shown["slowest_iterations"] == 1
 
 
-def test_published_init_replaces_a_silent_job(begun, monkeypatch):
-    status, answer, headers = send(f"{begun}/init/", {"num_workers": 7})
+def test_published_init_replaces_a_silent_job(default_job, monkeypatch):
+    status, answer, headers = send(f"{default_job}/init/", {"num_workers": 7})
     assert status == 409
     assert "another training is running" in answer["error"]
     assert 1 <= int(headers["Retry-After"]) <= 1 + 3 * 2.1  # the slowest takes 2.1 s for an iteration
-    assert send(f"{begun}/")[1]["num_workers"] == 3
+    assert send(f"{default_job}/")[1]["num_workers"] == 3
     monkeypatch.setattr(config, "JOB_ALIVE", 0.0)
     monkeypatch.setattr(config, "JOB_ALIVE_ITERATIONS", 0)
-    assert send(f"{begun}/init/", {"num_workers": 7})[0] == 200
-    assert send(f"{begun}/")[1]["num_workers"] == 7
+    assert send(f"{default_job}/init/", {"num_workers": 7})[0] == 200
+    assert send(f"{default_job}/")[1]["num_workers"] == 7
 
 
 def test_published_calls_accept_new_fields(url):
@@ -93,57 +93,57 @@ MALFORMED = [  # call, fields, what the answer must name
 ]
 
 
-def test_published_call_with_malformed_field_names_it_and_changes_nothing(begun):
-    before = send(f"{begun}/")[1]
+def test_published_call_with_malformed_field_names_it_and_changes_nothing(default_job):
+    before = send(f"{default_job}/")[1]
     for call, fields, named in MALFORMED:
-        status, answer, _ = send(f"{begun}/{call}/", fields)
+        status, answer, _ = send(f"{default_job}/{call}/", fields)
         assert status == 400, (call, fields)
         assert named in answer["error"]
-    assert send(f"{begun}/")[1] == before
+    assert send(f"{default_job}/")[1] == before
 
 
-def test_published_call_for_another_round_changes_nothing(begun):
-    before = send(f"{begun}/")[1]
+def test_published_call_for_another_round_changes_nothing(default_job):
+    before = send(f"{default_job}/")[1]
     for call, fields in (("reset", {**RESET, "t": 3}), ("reset", {**RESET, "t": 0}), ("apply", {**APPLY, "t": 2})):
-        status, answer, headers = send(f"{begun}/{call}/", fields)
+        status, answer, headers = send(f"{default_job}/{call}/", fields)
         assert (status, headers["Retry-After"]) == (409, None)
         assert "the job is in round 1" in answer["error"]
-    assert send(f"{begun}/")[1] == before
+    assert send(f"{default_job}/")[1] == before
 
 
 @pytest.mark.parametrize("body", [b"r=0&k=1&c=0.1&te=1&r=1", b"\xff=\xfe", b"&".join([b"a=1"] * 60), b""])
-def test_published_call_with_unreadable_form_is_refused(begun, body):
-    before = send(f"{begun}/")[1]
-    status, answer, _ = send(f"{begun}/apply/", body)
+def test_published_call_with_unreadable_form_is_refused(default_job, body):
+    before = send(f"{default_job}/")[1]
+    status, answer, _ = send(f"{default_job}/apply/", body)
     assert status == 400
     assert answer["error"]
-    assert send(f"{begun}/")[1] == before
+    assert send(f"{default_job}/")[1] == before
 
 
-def test_published_call_with_other_body_is_refused(begun):
-    status, answer, _ = send(f"{begun}/apply/", b'{"r": 0}', **{"Content-Type": "application/json"})
+def test_published_call_with_other_body_is_refused(default_job):
+    status, answer, _ = send(f"{default_job}/apply/", b'{"r": 0}', **{"Content-Type": "application/json"})
     assert status == 400
     assert "form-encoded" in answer["error"]
-    status, answer, _ = send(f"{begun}/apply/", b"r=0&pad=" + b"x" * config.STATE_SERVER_MAX_BODY)
+    status, answer, _ = send(f"{default_job}/apply/", b"r=0&pad=" + b"x" * config.STATE_SERVER_MAX_BODY)
     assert status == 413
     assert str(config.STATE_SERVER_MAX_BODY) in answer["error"]
 
 
-def test_published_calls_with_other_methods_and_paths_are_refused(begun):
+def test_published_calls_with_other_methods_and_paths_are_refused(default_job):
     for path, method, allowed in (("/apply/", "GET", "POST"), ("/", "POST", "GET, HEAD"), ("/init/", "PUT", "POST")):
-        status, answer, headers = send(begun + path, method=method)
+        status, answer, headers = send(default_job + path, method=method)
         assert (status, headers["Allow"]) == (405, allowed)
         assert answer["error"] == f"{path} takes {allowed} only"
-    status, answer, _ = send(f"{begun}/aply/")
+    status, answer, _ = send(f"{default_job}/aply/")
     assert (status, answer["error"].partition(";")[0]) == (404, "no such path: '/aply/'")
 
 
-def test_published_call_that_fails_unexpectedly_logs_but_does_not_send_details(begun, monkeypatch, caplog):
+def test_published_call_that_fails_unexpectedly_logs_but_does_not_send_details(default_job, monkeypatch, caplog):
     def fail(*arguments, **named):
         raise RuntimeError("secret detail")
 
     monkeypatch.setattr(Coordinator, "apply", fail)
-    status, answer, _ = send(f"{begun}/apply/", APPLY)
+    status, answer, _ = send(f"{default_job}/apply/", APPLY)
     assert status == 500
     assert "secret" not in answer["error"]
     assert "secret detail" in caplog.text

@@ -28,14 +28,14 @@ def newest(job: str, rank: int = 0) -> dict:
 @pytest.fixture
 def reports(url):
     """Makes senders of reports to job `mine`; they end with the test."""
-    made = []
+    reporters = []
 
     def make(rank: int = 0, port: int | None = None, **options) -> RoundReporter:
-        made.append(RoundReporter("127.0.0.1", port or port_of(url), "mine", rank, "gpu0", **options))
-        return made[-1]
+        reporters.append(RoundReporter("127.0.0.1", port or port_of(url), "mine", rank, "gpu0", **options))
+        return reporters[-1]
 
     yield make
-    for one in made:
+    for one in reporters:
         one.close("the test is over")
 
 
@@ -50,14 +50,14 @@ def test_reports_send_rounds_and_later_accuracies(mine, reports):
     worker = reports(rank=1, metric=Metric("loss", "min"))
     worker.round(1, entry(), local_iterations=5, seconds=1.0)
     until(lambda: newest(mine, 1))
-    told = newest(mine, 1)
-    assert told["host"] == socket.gethostname()
-    assert {name: told[name] for name in ("device", "round", "local_iterations", "samples", "accuracy")} == {
+    last_report = newest(mine, 1)
+    assert last_report["host"] == socket.gethostname()
+    assert {name: last_report[name] for name in ("device", "round", "local_iterations", "samples", "accuracy")} == {
         "device": "gpu0", "round": 1, "local_iterations": 5, "samples": 64, "accuracy": None,
     }  # fmt: skip
-    assert [told[name] for name in ("compute", "wait", "exchange", "bytes_sent", "bytes_received")] == pytest.approx(
-        [0.5, 0.25, 0.15, 10, 20]
-    )
+    assert [
+        last_report[name] for name in ("compute", "wait", "exchange", "bytes_sent", "bytes_received")
+    ] == pytest.approx([0.5, 0.25, 0.15, 10, 20])
     worker.accuracy(1, 0.75, {"recall/3": 0.5})
     until(lambda: newest(mine, 1)["accuracy"] == 0.75)
     assert newest(mine, 1)["parts"] == {"recall/3": 0.5}
@@ -88,14 +88,14 @@ def test_reports_of_fast_rounds_are_added_up(mine, reports):
 def test_reports_to_an_absent_server_block_nobody_and_arrive_later(url, jobs, reports, caplog):
     caplog.set_level(logging.INFO)
     lost = reports(port=free_port())
-    begun = time.monotonic()
+    start = time.monotonic()
     for number in range(1, 2001):
         lost.round(number, entry(), local_iterations=1, seconds=1.0)
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - start < 5
     until(lambda: "the dashboard lags behind" in caplog.text)
-    begun = time.monotonic()
+    start = time.monotonic()
     lost.close("the state server never came")
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - start < 5
 
     waiting = reports()  # there is no such job yet: the server says when to try again
     waiting.round(1, entry(), local_iterations=1, seconds=1.0)
@@ -169,11 +169,11 @@ def test_reports_send_the_token_and_warn_once_of_a_wrong_one(mine, reports, runn
 
 def _history(job: str, newest_round: int) -> list[dict]:
     """The rounds in the history, as soon as that one is there."""
-    found: list[dict] = []
+    rounds: list[dict] = []
 
     def complete() -> bool:
-        found[:] = send(f"{job}/rounds")[1].get("rounds", [])
-        return bool(found) and found[-1]["round"] == newest_round
+        rounds[:] = send(f"{job}/rounds")[1].get("rounds", [])
+        return bool(rounds) and rounds[-1]["round"] == newest_round
 
     until(complete)
-    return found
+    return rounds

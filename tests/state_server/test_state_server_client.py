@@ -33,9 +33,9 @@ def test_client_plays_a_round_with_the_real_server(url):
         clients[0].init(JobSettings(2, 0.02, slowest_iterations=1))
         clients[0].init(JobSettings(2, 0.02, slowest_iterations=1))  # as after a lost answer
         for worker in clients:
-            told = worker.ask(0, 0.5 + worker.rank)
-            assert told.done()
-            assert told.result() == told.wait() == ExchangeDecision(False)
+            question = worker.ask(0, 0.5 + worker.rank)
+            assert question.done()
+            assert question.result() == question.wait() == ExchangeDecision(False)
         assert fast.ask(1, 0.5).wait().ready is False
         assert slow.ask(1, 1.5).wait().ready is True
         assert fast.ask(2, 0.5).wait().ready is True
@@ -157,10 +157,10 @@ def test_client_announces_its_wait_and_gives_up(monkeypatch, caplog):
         r"/api/v1/jobs/default/query: .*Connection refused",
         str(error.value),
     )
-    said = [record.getMessage() for record in caplog.records]
-    assert 1 <= len(said) <= 5
-    assert f"rank 3 has been waiting 0 s for the state server at http://127.0.0.1:{port}" in said[0]
-    assert "Connection refused" in said[0]
+    messages = [record.getMessage() for record in caplog.records]
+    assert 1 <= len(messages) <= 5
+    assert f"rank 3 has been waiting 0 s for the state server at http://127.0.0.1:{port}" in messages[0]
+    assert "Connection refused" in messages[0]
 
 
 def test_client_init_waits_for_the_end_of_another_training(url, jobs, monkeypatch):

@@ -191,8 +191,8 @@ def started_together(*commands: tuple[str, ...]) -> list[subprocess.CompletedPro
         for server, line in zip(servers, lines, strict=True):
             if line.startswith("listening"):
                 server.send_signal(signal.SIGTERM)
-            rest, _ = server.communicate(timeout=20)
-            done.append(subprocess.CompletedProcess(server.args, server.returncode, line + rest))
+            remainder, _ = server.communicate(timeout=20)
+            done.append(subprocess.CompletedProcess(server.args, server.returncode, line + remainder))
     finally:
         for server in servers:
             server.kill()
@@ -236,10 +236,10 @@ def test_server_process_whose_worker_dies_twice_says_so(start_process):
     os.kill(killed, signal.SIGKILL)
     children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
 
-    def others() -> list[int]:  # the killed one is there, too, until it is reaped
+    def other_pids() -> list[int]:  # the killed one is there, too, until it is reaped
         return [pid for pid in map(int, children.read_text().split()) if pid != killed]
 
-    os.kill(until(others)[0], signal.SIGKILL)
+    os.kill(until(other_pids)[0], signal.SIGKILL)
     assert server.wait(20) == 1
     assert server.output.splitlines()[-1].startswith(
         "the state server ends, because the process that answers has ended"

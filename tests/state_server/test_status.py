@@ -25,18 +25,18 @@ def address(url: str) -> str:
 
 def test_status_without_job_says_how_to_start_one(url, capsys):
     assert main([address(url)]) == 0
-    said = capsys.readouterr().out
-    assert f"no job yet at {address(url)}: no worker has reported" in said
-    assert f"    ESYNC_STATE_SERVER={address(url)} python train.py …\n" in said
+    output = capsys.readouterr().out
+    assert f"no job yet at {address(url)}: no worker has reported" in output
+    assert f"    ESYNC_STATE_SERVER={address(url)} python train.py …\n" in output
     host, port = address(url).split(":")
-    assert f"    python -m esync.worker -m esync -ip {host} -port {port} …\n" in said
+    assert f"    python -m esync.worker -m esync -ip {host} -port {port} …\n" in output
 
 
 def test_status_shows_a_job(url, mine, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     for rank in range(3):
-        told = report(rank, device=f"gpu{rank}", accuracy_round=1, metric="perplexity", goal="min")
-        assert post(f"{mine}/report", told | ({"accuracy": 31.4159} if rank == 0 else {}))[0] == 200
+        body = report(rank, device=f"gpu{rank}", accuracy_round=1, metric="perplexity", goal="min")
+        assert post(f"{mine}/report", body | ({"accuracy": 31.4159} if rank == 0 else {}))[0] == 200
     assert post(f"{url}/api/v1/jobs/other", {"num_workers": 1})[0] == 200
     assert main(["--job", "mine", address(url)]) == 0
     shown = capsys.readouterr().out
@@ -76,10 +76,10 @@ def test_status_never_prints_terminal_control_characters(url, mine, running, cap
     assert (status, "device" in answer["error"]) == (400, True)
     assert post(f"{mine}/report", {**report(), f"x{control}": 1})[0] == 400
     assert control not in caplog.text
-    told = Report(**report(host="cloud1"))
-    told.device = f"gpu0{control}"
+    last_report = Report(**report(host="cloud1"))
+    last_report.device = f"gpu0{control}"
     job = running.jobs.get("mine")
-    job.reports[0] = told
+    job.reports[0] = last_report
     job.end(f"done{control}", now=1.0)
     assert main([address(url)]) == 0
     shown = capsys.readouterr().out
@@ -132,9 +132,9 @@ def test_status_watch_continues_until_interrupted_and_needs_no_mxnet(url, mine):
 def test_state_server_and_status_told_names_of_code_do_not_run_it(url, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "evil.py").write_text("open('executed', 'w').close()\nclass Evil: ...\n")
-    job, begun = f"{url}/api/v1/jobs/evil", {"num_workers": 1, "epsilon": 0.02}
-    post(job, {**begun, "mode": "evil.py:Evil", "algorithm": "evil.py:Evil"})
-    assert post(job, begun)[0] == 200
+    job, body = f"{url}/api/v1/jobs/evil", {"num_workers": 1, "epsilon": 0.02}
+    post(job, {**body, "mode": "evil.py:Evil", "algorithm": "evil.py:Evil"})
+    assert post(job, body)[0] == 200
     assert post(f"{job}/report", report(device="evil.py:Evil", host="evil.py:Evil"))[0] == 200
     assert main([address(url), "--job", "evil"]) == 0
     assert "evil.py:Evil" in capsys.readouterr().out
@@ -156,5 +156,7 @@ def test_status_says_for_whom_the_cluster_waits(url, mine, capsys, monkeypatch):
         monkeypatch.setenv("DMLC_NUM_SERVER", "1")
         monkeypatch.setenv("DMLC_NUM_WORKER", "2")
         assert main([address(url)]) == 0
-        said = capsys.readouterr().out
-    assert said.startswith("the cluster waits for 1 of 1 server and 2 of 2 workers: worker 0, worker 1\nstart what is")
+        output = capsys.readouterr().out
+    assert output.startswith(
+        "the cluster waits for 1 of 1 server and 2 of 2 workers: worker 0, worker 1\nstart what is"
+    )

@@ -37,9 +37,9 @@ def test_straggler_watch_with_too_large_window_is_refused(url):
     status, content, _ = post(job, {"num_workers": 1, "watching": {"policy": "elastic", "window": 10**9 - 1}})
     assert (status, "watching.window: " in content["error"], "1000" in content["error"]) == (400, True, True)
     assert post(job, {"num_workers": 1, "watching": {"policy": "elastic", "window": 1000}})[0] == 200
-    told = {"rank": 0, "since": 0, "steps": 10**9 - 1, "seconds": 1.0}
+    body = {"rank": 0, "since": 0, "steps": 10**9 - 1, "seconds": 1.0}
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert post(f"{job}/steps", told)[0] == 200
+    assert post(f"{job}/steps", body)[0] == 200
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # KiB
     with pytest.raises(ValueError, match="at most 1000 steps"):
         Detection(window=1001)
