@@ -52,13 +52,13 @@ def slow_first(items: list[pytest.Item], processes: int) -> list[pytest.Item]:
     """Order tests for --dist worksteal, which gives each process a run of equal length: let it begin with slow ones."""
     places = {item: next((place for place, part in enumerate(SLOW) if part in item.nodeid), None) for item in items}
     slow = sorted((item for item in items if places[item] is not None), key=places.__getitem__)
-    others = iter([item for item in items if places[item] is None])
+    other_items = iter([item for item in items if places[item] is None])
     ordered: list[pytest.Item] = []
     for number in range(processes):
         length = (len(items) - len(ordered)) // (processes - number)
         run = slow[number::processes]
-        ordered += [*run, *itertools.islice(others, max(0, length - len(run)))]
-    return [*ordered, *others]
+        ordered += [*run, *itertools.islice(other_items, max(0, length - len(run)))]
+    return [*ordered, *other_items]
 
 
 #: Tests during which a process of pytest-xdist ended, and lines about these processes.

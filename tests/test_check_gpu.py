@@ -35,7 +35,7 @@ def check(folder: Path, driver: str, *words: str) -> subprocess.CompletedProcess
 
 
 @pytest.mark.parametrize(
-    ("driver", "words", "said"),
+    ("driver", "words", "reason"),
     [
         (NO_GPU, [], "no NVIDIA GPU here: nvidia-smi is not installed, finds no GPU, or cannot reach the driver"),
         (
@@ -52,9 +52,9 @@ def check(folder: Path, driver: str, *words: str) -> subprocess.CompletedProcess
     ],
     ids=["no GPU", "too new", "too new for the build", "unknown build"],
 )
-def test_check_gpu_where_it_cannot_run_says_why_and_installs_nothing(tmp_path, driver, words, said):
+def test_check_gpu_where_it_cannot_run_says_why_and_installs_nothing(tmp_path, driver, words, reason):
     done = check(tmp_path, driver, *words)
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"check_gpu: {said}\n")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"check_gpu: {reason}\n")
 
 
 @pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="this machine has a driver for GPUs")

@@ -73,10 +73,10 @@ def test_bash_completes_subcommands_flags_values_and_files(bash_file):
         "esync doctor my-": {"my-cluster.yaml"},
     }
     flags = [f"esync {name} --h" for name in SUBCOMMANDS]
-    names, *found = completed(bash_file, "esync ", *words, *flags)
+    names, *candidates = completed(bash_file, "esync ", *words, *flags)
     assert names >= SUBCOMMANDS.keys()
-    assert found[: len(words)] == [*words.values()]
-    for line, options in zip(flags, found[len(words) :], strict=True):
+    assert candidates[: len(words)] == [*words.values()]
+    for line, options in zip(flags, candidates[len(words) :], strict=True):
         assert "--help" in options, line
 
 

@@ -42,13 +42,13 @@ def test_grafana_finds_its_dashboard_and_its_source():
 def test_commands_train_and_prometheus_finds_the_metrics_of_the_panels(tmp_path):
     tiny_dataset.write(tmp_path / "data")
     ports = {"9091": str(free_port()), "10010": str(free_port())}
-    here = {**ports, "scheduler": "127.0.0.1", "state-server": "127.0.0.1"}
+    addresses = {**ports, "scheduler": "127.0.0.1", "state-server": "127.0.0.1"}
     scraped = ""
     with contextlib.ExitStack() as stack:
         processes = {}
         for name in OURS:
             service = SERVICES[name]
-            variables = {key: here.get(value, value) for key, value in service["environment"].items()}
+            variables = {key: addresses.get(value, value) for key, value in service["environment"].items()}
             variables |= {"ESYNC_TOKEN": TOKEN, "ESYNC_STATE_SERVER": f"127.0.0.1:{ports['10010']}"}
             words = [ports.get(word, word) for word in service["command"]]
             log = stack.enter_context(open(tmp_path / f"{name}.log", "w", encoding="utf-8"))
@@ -62,7 +62,7 @@ def test_commands_train_and_prometheus_finds_the_metrics_of_the_panels(tmp_path)
             processes[name] = process
         (target,) = yaml.safe_load((FOLDER / "prometheus.yml").read_text())["scrape_configs"][0]["static_configs"]
         host, port = target["targets"][0].split(":")
-        url = f"http://{here[host]}:{here[port]}/metrics"
+        url = f"http://{addresses[host]}:{addresses[port]}/metrics"
         until = time.monotonic() + 150
         while any(processes[name].poll() is None for name in OURS if name.startswith("worker")):
             assert time.monotonic() < until, output(tmp_path)

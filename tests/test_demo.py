@@ -29,7 +29,7 @@ def test_demo_compares_the_modes_that_it_trains_with_the_fastest_device_alone_am
     for _, _, file, *flags in (line for line in lines if line[1] == "esync.launch"):
         assert flags[flags.index("--target-accuracy") + 1] == "0.7"
         train = read(ROOT / file).train
-        given = dict(zip(flags[::2], flags[1::2], strict=True))
-        trained.append(given.get("--mode") or settings_of(given.get("--preset")).get("mode") or train["mode"])
+        options = dict(zip(flags[::2], flags[1::2], strict=True))
+        trained.append(options.get("--mode") or settings_of(options.get("--preset")).get("mode") or train["mode"])
     compared = [line[line.index("-m") + 1] for line in lines if line[0].endswith("summarize.py")]
     assert trained == compared == ["local", "esync", "tiered", "sync"]

@@ -54,7 +54,7 @@ def test_device_has_the_initial_weights_of_the_cpu_and_computes_its_scores(devic
     for context in (context_of(device), mx.cpu()):
         net = build(network, 10, context, seed=1)
         computed = net(mx.nd.array(images, ctx=context))
-        assert {computed.context} == {each for p in net.collect_params().values() for each in p.list_ctx()} == {context}
+        assert {computed.context} == {ctx for p in net.collect_params().values() for ctx in p.list_ctx()} == {context}
         weights.append(weights_of(net))
         scores.append(computed.asnumpy())
     np.testing.assert_array_equal(*weights)
@@ -69,14 +69,14 @@ def test_device_replica_reads_and_writes_weights_and_statistics(device):
     for vector in (replica.weights, replica.statistics):
         vector.settle()  # initial values are computed in the background
         vector.open()
-        given, found = np.arange(vector.size, dtype=np.float32), np.zeros(vector.size, np.float32)
-        vector.write(0, given)
+        expected, actual = np.arange(vector.size, dtype=np.float32), np.zeros(vector.size, np.float32)
+        vector.write(0, expected)
         vector.close()
         vector.settle()
         vector.open()
-        vector.read(0, vector.size, found)
+        vector.read(0, vector.size, actual)
         vector.close()
-        np.testing.assert_array_equal(found, given)
+        np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.parametrize(("optimizer", "options"), OPTIMIZERS)
@@ -88,10 +88,10 @@ def test_device_takes_the_steps_of_the_cpu(device, optimizer, options):
 
 def test_device_resumes_from_a_checkpoint_with_its_optimizer_state(device, tmp_path):
     context, adam = context_of(device), ("adam", {"learning_rate": 0.01})
-    whole = trained(context, *adam)
+    reference = trained(context, *adam)
     trained(context, *adam, folder=tmp_path, until=4)
     resumed = trained(context, *adam, folder=tmp_path, resume=True)
-    np.testing.assert_allclose(weights_of(resumed), weights_of(whole), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(weights_of(resumed), weights_of(reference), rtol=1e-4, atol=1e-5)
 
 
 def test_device_export_gives_the_same_scores_on_the_cpu(device, tmp_path):
@@ -111,10 +111,10 @@ def test_device_memory_of_a_server_does_what_host_memory_does(device):
     before, payload = rng.standard_normal((2, 1000)).astype(np.float32)
     results, steps = [], []
     for memory in (DeviceMemory(context_of(device)), HostMemory()):
-        kept, values = before.copy(), payload.copy()
+        server_weights, values = before.copy(), payload.copy()
         staged = memory.stage(values)
         values.fill(9)  # the request's memory is not the server's
-        start = memory.to_array(kept)
+        start = memory.to_array(server_weights)
         new = start + staged * (staged > 0) * 1e-9 + staged * (staged < 0)
         memory.undo_rounding(new, start, 1e-6)
         results.append(memory.fetch(new).copy())

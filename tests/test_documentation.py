@@ -29,14 +29,16 @@ def test_documentation_links_lead_to_existing_files(page: Path) -> None:
 
 def repository_texts() -> dict[str, str]:
     """The texts of all files of this checkout, by their names."""
-    found = {}
+    texts = {}
     for folder, folders, files in os.walk(ROOT):
-        folders[:] = [each for each in folders if each not in ELSEWHERE and not each.startswith(".venv")]
+        folders[:] = [
+            subfolder for subfolder in folders if subfolder not in ELSEWHERE and not subfolder.startswith(".venv")
+        ]
         for file in files:
             path = Path(folder, file)
             if path.suffix in TEXTS:
-                found[name(path)] = path.read_text(encoding="utf-8", errors="replace")
-    return found
+                texts[name(path)] = path.read_text(encoding="utf-8", errors="replace")
+    return texts
 
 
 def test_pages_mentioned_anywhere_exist() -> None:
@@ -46,7 +48,7 @@ def test_pages_mentioned_anywhere_exist() -> None:
         for page in re.findall(r"(?<![\w/.-])docs/[\w/-]+\.(?:md|py|png|svg)\b", text)
     }
     assert len(mentioned) > 60
-    assert sorted(each for each in mentioned if not (ROOT / each[1]).is_file()) == []
+    assert sorted(mention for mention in mentioned if not (ROOT / mention[1]).is_file()) == []
 
 
 def test_architecture_page_names_files_that_exist() -> None:
@@ -116,7 +118,9 @@ def test_api_page_has_every_public_name(site: Path) -> None:
 
     page = (site / "reference/api/index.html").read_text(encoding="utf-8")
     missing = [
-        each for each in esync.__all__ if f'id="esync.{each}"' not in page and f"<code>esync.{each}</code>" not in page
+        symbol
+        for symbol in esync.__all__
+        if f'id="esync.{symbol}"' not in page and f"<code>esync.{symbol}</code>" not in page
     ]
     assert missing == []
 

@@ -96,19 +96,19 @@ class Block:
 def blocks(page: Path, text: str) -> Iterator[Block]:
     """Yield the blocks of shell commands of a page."""
 
-    def block(found: re.Match[str], commands: str) -> Block:
-        line = text.count("\n", 0, found.start("text")) + 1
-        return Block(page, line, commands, *(mark.search(text[: found.start()]) is not None for mark in (MARK, RUN)))
+    def block(match: re.Match[str], commands: str) -> Block:
+        line = text.count("\n", 0, match.start("text")) + 1
+        return Block(page, line, commands, *(mark.search(text[: match.start()]) is not None for mark in (MARK, RUN)))
 
-    for found in FENCED.finditer(text):
-        if found["language"] in ("bash", "sh", "console"):
-            yield block(found, found["text"])
-    without = FENCED.sub(lambda each: "\n" * each[0].count("\n"), text)
-    for found in INDENTED.finditer(without):
-        commands = re.sub(r"^ {4}", "", found["text"], flags=re.MULTILINE)
+    for match in FENCED.finditer(text):
+        if match["language"] in ("bash", "sh", "console"):
+            yield block(match, match["text"])
+    without = FENCED.sub(lambda match: "\n" * match[0].count("\n"), text)
+    for match in INDENTED.finditer(without):
+        commands = re.sub(r"^ {4}", "", match["text"], flags=re.MULTILINE)
         if COMMAND.match(commands):
-            line = without.count("\n", 0, found.start("text")) + 1
-            before = without[: found.start()]
+            line = without.count("\n", 0, match.start("text")) + 1
+            before = without[: match.start()]
             yield Block(page, line, commands, *(mark.search(before) is not None for mark in (MARK, RUN)))
 
 
@@ -145,23 +145,25 @@ def check(words: list[str]) -> None:
     Raises:
         WrongCommandError: it cannot be run, or this test cannot tell.
     """
-    program, *rest = words
-    if program == "python" and rest[:1] == ["-m"]:
-        program, rest = rest[1], rest[2:]
+    program, *arguments = words
+    if program == "python" and arguments[:1] == ["-m"]:
+        program, arguments = arguments[1], arguments[2:]
         program = f"esync {MODULES[program]}" if program in MODULES else program
-    elif program in ("python", ".") and rest:
-        program, *rest = rest
-    elif program == "esync" and rest:
-        if rest[0] not in SUBCOMMANDS:
-            raise WrongCommandError(f"esync has no subcommand {rest[0]!r}")
-        program, rest = f"esync {rest[0]}", rest[1:]
+    elif program in ("python", ".") and arguments:
+        program, *arguments = arguments
+    elif program == "esync" and arguments:
+        if arguments[0] not in SUBCOMMANDS:
+            raise WrongCommandError(f"esync has no subcommand {arguments[0]!r}")
+        program, arguments = f"esync {arguments[0]}", arguments[1:]
     if program in STARTERS:
         program = f"esync {STARTERS[program]}"
     kind, _, subcommand = program.partition(" ")
     if kind == "esync" and subcommand:
-        parse(subcommand, rest)
+        parse(subcommand, arguments)
     elif program == "pip":
-        named = {each for word in rest for found in re.findall(r"\[([\w,]+)\]", word) for each in found.split(",")}
+        named = {
+            extra for word in arguments for group in re.findall(r"\[([\w,]+)\]", word) for extra in group.split(",")
+        }
         if named - extras():
             raise WrongCommandError(f"pip: no such extras: {', '.join(sorted(named - extras()))}")
     elif program in HARMLESS or program in OWN or (ROOT / program).is_file():
@@ -188,13 +190,13 @@ def parse(subcommand: str, words: list[str]) -> None:
     parser = parser_of(subcommand, mode) if moded else parsers()[subcommand]
     if parser is None:
         raise WrongCommandError(f"esync {subcommand}: no parser for {' '.join(mode)}")
-    said = io.StringIO()
+    stderr = io.StringIO()
     try:
-        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+        with contextlib.redirect_stderr(stderr), contextlib.redirect_stdout(io.StringIO()):
             _, unknown = parser.parse_known_args(words)
     except SystemExit as end:
         if end.code:
-            raise WrongCommandError(f"esync {subcommand}: {said.getvalue().strip().splitlines()[-1]}") from None
+            raise WrongCommandError(f"esync {subcommand}: {stderr.getvalue().strip().splitlines()[-1]}") from None
         return
     if unknown:
         raise WrongCommandError(f"esync {subcommand}: unknown words {unknown}")
@@ -202,13 +204,13 @@ def parse(subcommand: str, words: list[str]) -> None:
 
 def wrong(block: Block) -> list[str]:
     """What is wrong with the commands of a block."""
-    found = []
+    problems = []
     for words in command_lines(block.text):
         try:
             check(words)
         except WrongCommandError as error:
-            found.append(f"{block}: {error}")
-    return found
+            problems.append(f"{block}: {error}")
+    return problems
 
 
 def name(block: Block) -> str:
@@ -227,9 +229,9 @@ def test_documented_commands_are_found() -> None:
 @pytest.mark.timeout(PATIENCE + 20)
 @pytest.mark.parametrize("session", SESSIONS, ids=lambda session: Path(session[0]).parent.name + Path(session[0]).stem)
 def test_documented_commands_that_are_marked_so_run(session: tuple[str, ...], tmp_path: Path) -> None:
-    for each in ROOT.iterdir():  # as in a checkout, but nothing is written into this one
-        if each.name not in ("logs", "runs") and not each.name.startswith("."):
-            (tmp_path / each.name).symlink_to(each)
+    for entry in ROOT.iterdir():  # as in a checkout, but nothing is written into this one
+        if entry.name not in ("logs", "runs") and not entry.name.startswith("."):
+            (tmp_path / entry.name).symlink_to(entry)
     script = "\n".join(block.text for page in session for block in ALL if block.run and name(block) == page)
     for longer, shorter in SHORTER:
         script = re.sub(longer, shorter, script, flags=re.MULTILINE)
@@ -274,4 +276,4 @@ def test_documented_command_that_is_wrong_is_named(text: str, complaint: str) ->
 
 def test_documented_block_with_mark_is_marked_and_without_is_not() -> None:
     text = "# Page\n\n<!-- not run: needs docker -->\n```bash\ndocker build .\n```\n\nText\n\n    docker build .\n"
-    assert [each.marked for each in blocks(PAGES[0], text)] == [True, False]
+    assert [block.marked for block in blocks(PAGES[0], text)] == [True, False]

@@ -97,5 +97,5 @@ def test_tests_named_in_documentation_exist() -> None:
         for file, test in re.findall(r"`(tests/[\w/]+\.py)::(\w+)", page.read_text())
     ]
     assert len(named) > 20
-    missing = [each for each in named if f"def {each[2]}(" not in (ROOT / each[1]).read_text()]
+    missing = [mention for mention in named if f"def {mention[2]}(" not in (ROOT / mention[1]).read_text()]
     assert missing == []

@@ -24,12 +24,12 @@ Imports = dict[str, set[str]]
 
 def modules(root: Path, packages: Iterable[str]) -> dict[str, Path]:
     """Map the names of all modules of these packages to their files."""
-    found = {}
+    files = {}
     for package in packages:
         for path in (root / package).rglob("*.py"):
             parts = path.relative_to(root).with_suffix("").parts
-            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
+            files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return files
 
 
 @cache
@@ -48,11 +48,11 @@ def imports(root: Path, *packages: str) -> Imports:
                 above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
                 module = ".".join([*above, *([node.module] if node.module else [])])
                 # `from package import name` imports the module package.name, where there is one.
-                whole = {f"{module}.{alias.name}" for alias in node.names}
-                imported |= whole & files.keys()
-                if not whole <= files.keys():
+                targets = {f"{module}.{alias.name}" for alias in node.names}
+                imported |= targets & files.keys()
+                if not targets <= files.keys():
                     imported.add(module)
-        graph[str(path.relative_to(root))] = {str(files[each].relative_to(root)) for each in imported if each in files}
+        graph[str(path.relative_to(root))] = {str(files[name].relative_to(root)) for name in imported if name in files}
     return graph
 
 
@@ -101,21 +101,21 @@ def room(path: str) -> str:
 
 
 def test_imports_of_each_folder_are_those_in_the_documentation():
-    found: dict[str, set[str]] = {}
+    actual: dict[str, set[str]] = {}
     for path, imported in imports(ROOT, "esync").items():
-        found.setdefault(room(path), set()).update(room(other) for other in imported if room(other) != room(path))
-    del found["__init__"]  # the public names lead everywhere
-    assert rooms_of_the_documentation() == found
+        actual.setdefault(room(path), set()).update(room(other) for other in imported if room(other) != room(path))
+    del actual["__init__"]  # the public names lead everywhere
+    assert rooms_of_the_documentation() == actual
 
 
 def imports_of_package(package: Path, graph: Imports) -> set[str]:
     """Return what the modules of a package import from its siblings in the package around it."""
-    folder, found = package.parts, set[str]()
+    folder, siblings = package.parts, set[str]()
     for path, imported in graph.items():
         if Path(path).parts[: len(folder)] == folder:
-            others = [Path(other).with_suffix("").parts for other in imported]
-            found |= {each[len(folder) - 1] for each in others if each[: len(folder) - 1] == folder[:-1]}
-    return found - {folder[-1], "__init__"}
+            part_lists = [Path(other).with_suffix("").parts for other in imported]
+            siblings |= {parts[len(folder) - 1] for parts in part_lists if parts[: len(folder) - 1] == folder[:-1]}
+    return siblings - {folder[-1], "__init__"}
 
 
 def test_imports_of_each_package_are_those_in_its_docstring():
@@ -123,10 +123,10 @@ def test_imports_of_each_package_are_those_in_its_docstring():
     for package in [*ROOT.glob("esync/*/__init__.py"), *ROOT.glob("esync/*/*/__init__.py")]:
         folder = package.parent.relative_to(ROOT)
         text = ast.get_docstring(ast.parse(package.read_text(encoding="utf-8"))) or ""
-        said = re.search(r"[Mm]ay\s+import\s([^.;]*)", text)
-        assert said or len(folder.parts) > 2, f"{folder} does not say what it may import"
-        if said:
-            assert set(re.findall(r"`(\w+)`", said[1])) == imports_of_package(folder, graph), folder
+        match = re.search(r"[Mm]ay\s+import\s([^.;]*)", text)
+        assert match or len(folder.parts) > 2, f"{folder} does not say what it may import"
+        if match:
+            assert set(re.findall(r"`(\w+)`", match[1])) == imports_of_package(folder, graph), folder
 
 
 def test_imports_of_folders_have_no_cycles():
@@ -144,8 +144,8 @@ def test_protocol_imports_no_clock_threads_or_network():
     command = [sys.executable, "-m", "ruff", "check", "--output-format=concise", "--select=TID251", "-"]
     for file, refused in (("protocol/client", 2 * len(lines)), ("keystores/line", 0)):
         words = [*command, f"--stdin-filename=esync/exchange/{file}.py"]
-        found = subprocess.run(words, cwd=ROOT, input=text, capture_output=True, text=True).stdout.splitlines()
-        assert len({line.split(":")[1] for line in found if "TID251" in line}) == refused
+        output = subprocess.run(words, cwd=ROOT, input=text, capture_output=True, text=True).stdout.splitlines()
+        assert len({line.split(":")[1] for line in output if "TID251" in line}) == refused
 
 
 #: Hides, in every process of Python that finds it as sitecustomize, what only extras install.

@@ -30,20 +30,20 @@ def init(tmp_path, monkeypatch, capsys):
 
 def test_init_writes_description_with_the_workers_that_were_asked_for(init, tmp_path):
     assert ONE_WORKER in (PROJECT / "cluster.yaml").read_text(encoding="utf-8")
-    code, said, errors = init("new/project", "--workers", "5")
+    code, output, errors = init("new/project", "--workers", "5")
     assert (code, errors) == (0, "")
     description = read(tmp_path / "new" / "project" / "cluster.yaml")
     assert len(description.workers) == 5
     assert description.program == ("python", "train.py")
     for command in ("cd new/project\n", "esync doctor cluster.yaml ", "esync launch cluster.yaml "):
-        assert command in said
+        assert command in output
 
 
 @pytest.mark.parametrize("name", ["cluster.yaml", "train.py"])
 def test_init_with_existing_file_writes_nothing(init, tmp_path, name):
     (tmp_path / name).write_text("mine")
-    code, said, error = init()
-    assert (code, said) == (1, "")
+    code, output, error = init()
+    assert (code, output) == (1, "")
     assert f"{name} exists already" in error
     assert (tmp_path / name).read_text() == "mine"
     assert os.listdir(tmp_path) == [name]

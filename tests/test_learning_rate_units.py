@@ -39,21 +39,21 @@ OPTIMIZERS = {
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "times", "more"),
+    ("optimizer", "times", "extra"),
     [
         *((name, times, {}) for name, times in OPTIMIZERS.items()),
         *((name, BATCH, {"momentum": 0.9}) for name in ("sgd", "nag")),
     ],
 )
-def test_learning_rate_flag_equals_gluon_with_batch_size_times_the_rate_or_the_rate_itself(optimizer, times, more):
+def test_learning_rate_flag_equals_gluon_with_batch_size_times_the_rate_or_the_rate_itself(optimizer, times, extra):
     ours, theirs = make_net(), make_net()
-    words = [word for name, value in more.items() for word in (f"--{name}", str(value))]
+    words = [word for name, value in extra.items() for word in (f"--{name}", str(value))]
     options = flags("-m", "local", "--optimizer", optimizer, "-l", str(RATE), "--weight-decay", str(DECAY), *words)
     trainer = worker_setup.make_trainer(ours, options, None, 100)
-    settings = {"learning_rate": RATE * times, "wd": DECAY, **more}
+    settings = {"learning_rate": RATE * times, "wd": DECAY, **extra}
     gluon = mx.gluon.Trainer(theirs.collect_params(), optimizer, settings, kvstore=None)
-    for net, each in ((ours, trainer), (theirs, gluon)):
-        take_steps(net, each, *range(3))
+    for net, subject in ((ours, trainer), (theirs, gluon)):
+        take_steps(net, subject, *range(3))
     np.testing.assert_allclose(flat(ours), flat(theirs), rtol=1e-5 * (times != 1), atol=1e-7 * (times != 1))
 
 
@@ -86,8 +86,8 @@ def test_clip_gradient_is_relative_to_the_mean_gradient():
     settings = {"learning_rate": RATE, "wd": DECAY, "clip_gradient": 0.01}
     summed = esync.Trainer(ours.collect_params(), "sgd", settings, algorithm="local", gradient_scale=BATCH)
     gluon = mx.gluon.Trainer(theirs.collect_params(), "sgd", {**settings, "learning_rate": RATE * BATCH}, kvstore=None)
-    for net, each in ((ours, summed), (theirs, gluon)):
-        take_steps(net, each, *range(3))
+    for net, subject in ((ours, summed), (theirs, gluon)):
+        take_steps(net, subject, *range(3))
     np.testing.assert_allclose(flat(ours), flat(theirs), rtol=1e-5, atol=1e-7)
 
 
@@ -164,20 +164,20 @@ SAME = {
 
 @pytest.mark.parametrize("words", SAME)
 def test_flags_equal_the_api_with_batch_size_times_the_rate(monkeypatch, words):
-    mode, *more = words.split()
-    more += ["-l", "0.005"]
-    by_flags = trained(monkeypatch, (0.1, 0.25), "-m", mode, *more)
-    by_api = trained(monkeypatch, (0.1, 0.25), "-m", mode, *more, by_api=SAME[words])
+    mode, *arguments = words.split()
+    arguments += ["-l", "0.005"]
+    by_flags = trained(monkeypatch, (0.1, 0.25), "-m", mode, *arguments)
+    by_api = trained(monkeypatch, (0.1, 0.25), "-m", mode, *arguments, by_api=SAME[words])
     np.testing.assert_allclose(by_flags, by_api, rtol=1e-4, atol=1e-6)
 
 
 def test_weight_decay_of_one_worker_equals_that_of_local_training(monkeypatch):
     alone = trained(monkeypatch, (0.1,), "-m", "local", "-l", "0.005", "--weight-decay", "0.05")
-    for mode, rate, *more in (
+    for mode, rate, *arguments in (
         ("sync", "-l"),
         ("async", "-l"),
         ("esync", "-ll", "--local-iterations", "1"),
         ("sync-switch", "-l", "--bsp-share", "0.5", "--epochs", "0.001"),
     ):
-        one = trained(monkeypatch, (0.1,), "-m", mode, "--weight-decay", "0.05", rate, "0.005", *more)
+        one = trained(monkeypatch, (0.1,), "-m", mode, "--weight-decay", "0.05", rate, "0.005", *arguments)
         np.testing.assert_allclose(one, alone, rtol=1e-4, atol=1e-6, err_msg=mode)

@@ -111,12 +111,14 @@ def test_notice_names_the_version_of_what_is_carried_along():
 
 
 def test_pre_commit_programs_are_those_of_the_environment():
-    hooks = [hook for each in yaml.safe_load(read(".pre-commit-config.yaml"))["repos"] for hook in each["hooks"]]
+    hooks = [
+        hook for repository in yaml.safe_load(read(".pre-commit-config.yaml"))["repos"] for hook in repository["hooks"]
+    ]
     entries = [hook["entry"].split() for hook in hooks if hook.get("language") == "system"]
     assert {Path(words[0]).name for words in entries} == {"ruff", "mypy", "python"}
-    for first, *rest in entries:
+    for first, *arguments in entries:
         assert first.startswith(".venv/bin/")
-        assert all((ROOT / word).is_file() for word in rest if word.endswith(".py"))
+        assert all((ROOT / word).is_file() for word in arguments if word.endswith(".py"))
 
 
 @pytest.mark.parametrize("page", ["CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", ".github/pull_request_template.md"])

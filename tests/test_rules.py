@@ -85,7 +85,9 @@ AS_GLUON = [
 ]
 
 
-@pytest.mark.parametrize(("theirs", "options", "ours"), AS_GLUON, ids=lambda each: getattr(each, "__name__", str(each)))
+@pytest.mark.parametrize(
+    ("theirs", "options", "ours"), AS_GLUON, ids=lambda value: getattr(value, "__name__", str(value))
+)
 @pytest.mark.parametrize(("decay", "clip"), [(0.0, None), (0.1, 0.5)])
 def test_rules_equal_gluons_optimizers(theirs, options, ours, decay, clip):
     rng = np.random.default_rng(0)
@@ -114,9 +116,9 @@ def test_adam_restored_corrects_its_means_as_if_uninterrupted():
     weights, state = np.ones(5, np.float32), None
     for turn, gradient in enumerate(gradients):
         if turn == 3:
-            kept = weights.copy(), join_state([vector.copy() for vector in split_state(state)])
+            checkpoint = weights.copy(), join_state([vector.copy() for vector in split_state(state)])
         weights, state = AdamRule()(weights, gradient, state, Step(0.1, turn=turn))
-    resumed, state = kept
+    resumed, state = checkpoint
     for turn in range(3, 6):
         resumed, state = AdamRule()(resumed, gradients[turn], state, Step(0.1, turn=turn))
     assert resumed.tobytes() == weights.tobytes()
@@ -274,12 +276,12 @@ def test_rules_change_nothing_in_place(rule, kind):
     step = Step(0.1, 0.9, 0.01, sent)
     first, state = rule(weights, value, None, step)
     assert {numpy_of(part).dtype for part in (first, *parts(state))} == {np.dtype(np.float32)}
-    kept = numpy_of(first).copy()
+    first_copy = numpy_of(first).copy()
     state_kept = [numpy_of(part).copy() for part in parts(state)]
     rule(first, value, state, step)
     assert [numpy_of(array).tolist() for array in given_arrays] == [[2.0, 1.0], [3.0, -2.0], [1.0, 3.0]]
-    assert np.array_equal(numpy_of(first), kept)
-    assert all(np.array_equal(numpy_of(now), then) for now, then in zip(parts(state), state_kept, strict=True))
+    assert np.array_equal(numpy_of(first), first_copy)
+    assert all(np.array_equal(numpy_of(now), before) for now, before in zip(parts(state), state_kept, strict=True))
     first[:] = 77.0
     assert [numpy_of(array).tolist() for array in given_arrays] == [[2.0, 1.0], [3.0, -2.0], [1.0, 3.0]]
 
@@ -293,13 +295,13 @@ def parts(state) -> list:
 @given(drawn=three, rate=rates, cut=st.integers(1, 4))
 def test_rules_give_the_same_result_for_a_model_cut_in_pieces(rule, drawn, rate, cut):
     weights, value, sent = drawn
-    whole, pieces, state, states = weights, [weights[:cut], weights[cut:]], None, [None, None]
+    full, pieces, state, states = weights, [weights[:cut], weights[cut:]], None, [None, None]
     for _ in range(2):
-        whole, state = rule(whole, value, state, Step(rate, 0.9, 0.01, sent))
+        full, state = rule(full, value, state, Step(rate, 0.9, 0.01, sent))
         for place, part in enumerate((slice(cut), slice(cut, None))):
             step = Step(rate, 0.9, 0.01, sent[part])
             pieces[place], states[place] = rule(pieces[place], value[part], states[place], step)
-    assert np.array_equal(whole, np.concatenate(pieces))
+    assert np.array_equal(full, np.concatenate(pieces))
 
 
 @pytest.mark.parametrize("rule", EVERY_RULE, ids=name)

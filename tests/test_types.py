@@ -124,7 +124,7 @@ def test_declared_trainer_interface_is_that_of_gluon():
 def test_gradient_sgd_takes_the_keywords_of_the_trainer():
     def keywords(cls: type) -> dict[str, inspect.Parameter]:
         parameters = inspect.signature(cls).parameters.items()
-        return {name: each for name, each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY}
+        return {name: parameter for name, parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY}
 
     assert keywords(GradientSGD) == {
         name: keyword for name, keyword in keywords(esync.Trainer).items() if name != "algorithm"

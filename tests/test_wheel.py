@@ -91,13 +91,13 @@ def unpacked(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_wheel_contains_every_module_and_data_file(wheel):
     left_out = {"__pycache__", ".mypy_cache", ".ruff_cache"}
-    wanted = set()
+    expected = set()
     for top in ("esync", "logs_tools", "SimpleStateServer"):
         for folder, names, files in os.walk(ROOT / top, followlinks=True):
             names[:] = set(names) - left_out
-            wanted |= {str(Path(folder, file).relative_to(ROOT)) for file in files}
+            expected |= {str(Path(folder, file).relative_to(ROOT)) for file in files}
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    assert packed == wanted
+    assert packed == expected
     assert {"esync/config.py", "esync/clusters/quick.yaml", "esync/examples/own_model.py"} <= packed
 
 
@@ -156,8 +156,8 @@ def test_wheel_command_works_in_an_empty_folder(bin_folder, tmp_path):
 
 def test_wheel_trains_on_a_cluster_in_an_empty_folder(bin_folder, tmp_path):
     tiny_dataset.write(tmp_path / "data")
-    said = succeed(bin_folder / "esync", "launch", ":quick", "--rounds", "2", "--data-dir", "data", cwd=tmp_path)
-    assert "done: ESync, 2 rounds in" in said
+    output = succeed(bin_folder / "esync", "launch", ":quick", "--rounds", "2", "--data-dir", "data", cwd=tmp_path)
+    assert "done: ESync, 2 rounds in" in output
     assert list(tmp_path.glob("logs/lenet/esync/report.html"))
     assert list(tmp_path.glob("logs/lenet/esync/*/*/model/model.params"))
 

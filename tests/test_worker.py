@@ -99,7 +99,7 @@ def test_program_with_missing_variable_exits_with_1_and_one_sentence(run, progra
 
 
 @pytest.mark.parametrize(
-    ("flags", "environment", "said"),
+    ("flags", "environment", "message"),
     [
         (["-m", "sync"], {}, "DMLC_PS_ROOT_URI is not set"),
         (["-m", "dcasgd", "--optimizer", "adam"], CLUSTER, "algorithm 'dcasgd' does SGD on the servers"),
@@ -117,7 +117,7 @@ def test_program_with_missing_variable_exits_with_1_and_one_sentence(run, progra
     ],
 )
 def test_worker_with_impossible_settings_exits_with_1_and_one_sentence(
-    run, data_dir, tmp_path, monkeypatch, flags, environment, said
+    run, data_dir, tmp_path, monkeypatch, flags, environment, message
 ):
     monkeypatch.chdir(tmp_path)
     result = run("worker", *small(data_dir, *flags), **environment)
@@ -125,7 +125,7 @@ def test_worker_with_impossible_settings_exits_with_1_and_one_sentence(
     assert "Traceback" not in result.stderr
     (line,) = [line for line in result.stderr.splitlines() if "error" in line]
     assert line.startswith("worker: error: ")
-    assert said in line
+    assert message in line
 
 
 def test_worker_with_unknown_role_exits_with_2(run, data_dir):

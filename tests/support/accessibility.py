@@ -42,7 +42,7 @@ CONTROLS = """() => {
 }"""
 
 
-def violations(page: Any, *more: str) -> list[str]:
+def violations(page: Any, *tags: str) -> list[str]:
     """Return what violates the guidelines on a page: `rule: element, why`, one for each element.
 
     Args:
@@ -52,12 +52,12 @@ def violations(page: Any, *more: str) -> list[str]:
     axe = pytest.importorskip(
         "axe_playwright_python.sync_playwright", reason="axe is not installed: pip install -e .[dev]"
     )
-    options = {"runOnly": {"type": "tag", "values": [*GUIDELINES, *more]}, "resultTypes": ["violations"]}
-    found = axe.Axe().run(page, options=options).response["violations"]
+    options = {"runOnly": {"type": "tag", "values": [*GUIDELINES, *tags]}, "resultTypes": ["violations"]}
+    findings = axe.Axe().run(page, options=options).response["violations"]
     return [
-        f"{each['id']}: {' '.join(map(str, node['target']))}, {node['failureSummary']}"
-        for each in found
-        for node in each["nodes"]
+        f"{finding['id']}: {' '.join(map(str, node['target']))}, {node['failureSummary']}"
+        for finding in findings
+        for node in finding["nodes"]
     ]
 
 

@@ -22,12 +22,12 @@ def benchmark(name: str) -> ModuleType:
         sys.path.remove(str(ROOT / "benchmarks"))
 
 
-def simulations_of(runs: Iterable[Any], given: Any) -> Iterator[tuple[Any, Any]]:
+def simulations_of(runs: Iterable[Any], arguments: Any) -> Iterator[tuple[Any, Any]]:
     """Yield each run and what the simulator makes of its flags; the names of the runs have to differ."""
     runs = list(runs)
     assert len({run.name for run in runs}) == len(runs)
     for run in runs:
-        _, *words = run.words(given)
+        _, *words = run.words(arguments)
         assert words[:2] == ["-m", "esync.simulate"]
         options, job = parse_arguments(words[2:])
         assert options.file.is_file()
@@ -37,11 +37,11 @@ def simulations_of(runs: Iterable[Any], given: Any) -> Iterator[tuple[Any, Any]]
 def leave(folder: Path, curves: Mapping[str, list[tuple[float, float]]], **result: Any) -> None:
     """Write finished runs: name of a run → seconds and accuracies of its evaluations."""
     folder.mkdir(exist_ok=True)
-    kept = {
+    runs = {
         name: {
-            "result": {"accuracies": [[0, *each] for each in curve], "final_accuracy": curve[-1][1], **result},
+            "result": {"accuracies": [[0, *point] for point in curve], "final_accuracy": curve[-1][1], **result},
             "real": {"core_seconds": 1.0},
         }
         for name, curve in curves.items()
     }
-    (folder / "runs.json").write_text(json.dumps(kept))
+    (folder / "runs.json").write_text(json.dumps(runs))

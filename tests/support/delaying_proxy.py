@@ -46,18 +46,18 @@ class DelayingProxy:
 
     async def _end(self) -> None:
         self._server.close()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            there = await asyncio.open_connection("127.0.0.1", self._target)
+            upstream = await asyncio.open_connection("127.0.0.1", self._target)
         except OSError:
             writer.close()
             return
-        await asyncio.gather(self._forward(reader, there[1]), self._forward(there[0], writer))
+        await asyncio.gather(self._forward(reader, upstream[1]), self._forward(upstream[0], writer))
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Pass everything on, in order and later; the end of the stream, too."""

@@ -101,8 +101,8 @@ class Run:
         self.logs = RoundLog(folder, "cpu")
         reporter = ProgressReporter(quiet=True, machine=True, stream=self.stream)
         evaluations = None if self.evaluator is None else PeriodicEvaluation(self.evaluator, **evaluated)
-        told = [LogFiles(self.logs), *callbacks, ProgressLines(reporter, 2)]
-        self.keeper = RoundCallbacks(told, {"rank": 2}, LogClock(now), evaluations)
+        all_callbacks = [LogFiles(self.logs), *callbacks, ProgressLines(reporter, 2)]
+        self.keeper = RoundCallbacks(all_callbacks, {"rank": 2}, LogClock(now), evaluations)
 
     def round(self, samples: int = 64, finished: bool = False) -> None:
         self.trainer.exchanges += 1
@@ -126,4 +126,4 @@ class Run:
 
     @property
     def progress(self) -> list[Progress]:
-        return [found for line in self.stream.getvalue().splitlines() if (found := parse(line)) is not None]
+        return [report for line in self.stream.getvalue().splitlines() if (report := parse(line)) is not None]

@@ -90,11 +90,11 @@ class MemoryExchanges:
 
     def unsent(self) -> list[dict[str, Any]]:
         """What each worker has not sent yet."""
-        found: dict[int, dict[str, Any]] = {}
+        unsent: dict[int, dict[str, Any]] = {}
         for worker in self.workers:
-            worker.spawn(lambda worker=worker: found.update({worker.rank: copy.deepcopy(worker.exchange.unsent())}))  # type: ignore[misc]
+            worker.spawn(lambda worker=worker: unsent.update({worker.rank: copy.deepcopy(worker.exchange.unsent())}))  # type: ignore[misc]
         self.cluster.run()
-        return [found[worker.rank] for worker in self.workers]
+        return [unsent[worker.rank] for worker in self.workers]
 
     def replace(self, rank: int) -> "Worker":
         """Let another process take the place of a worker."""
@@ -124,8 +124,8 @@ class MemoryExchanges:
 
     def states(self, name: str) -> list[Any]:
         """An attribute of each server's round state."""
-        found = [getattr(server.round_state, name) for server in self.servers]
-        return [each.tolist() if isinstance(each, np.ndarray) else each for each in found]
+        values = [getattr(server.round_state, name) for server in self.servers]
+        return [value.tolist() if isinstance(value, np.ndarray) else value for value in values]
 
     def agrees_with(self, *workers: "Worker") -> bool:
         """Whether these workers hold what the servers answer."""

@@ -169,8 +169,10 @@ class MemoryServers:
             header["kind"], header["rank"], header["sequence"], header["bucket"] = kind, rank, sequence, bucket.index
             header["nonce"] = 1000 + rank if nonce is None else nonce
             array[wire.HEADER_ELEMENTS :] = source[bucket.start : bucket.stop]
-            own = rank + 1 if self.private and bucket.vector == WEIGHTS else 0
-            pushes.append(Push(bucket.shard, self.layout.key(bucket, own if channel is None else channel), array))
+            private_channel = rank + 1 if self.private and bucket.vector == WEIGHTS else 0
+            pushes.append(
+                Push(bucket.shard, self.layout.key(bucket, private_channel if channel is None else channel), array)
+            )
         return pushes
 
     def commits(

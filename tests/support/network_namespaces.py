@@ -77,9 +77,9 @@ def connect(name: str, address: str, cable: str, switch: str = "") -> None:
 def kill(name: str) -> None:
     """End every process of a namespace."""
     limit = time.monotonic() + 20
-    while found := subprocess.run(["ip", "netns", "pids", name], capture_output=True).stdout.split():
-        assert time.monotonic() < limit, f"processes of {name} do not end: {found}"
-        for number in found:
+    while pids := subprocess.run(["ip", "netns", "pids", name], capture_output=True).stdout.split():
+        assert time.monotonic() < limit, f"processes of {name} do not end: {pids}"
+        for number in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(number), signal.SIGKILL)
         time.sleep(0.05)
@@ -125,11 +125,11 @@ def neighbour() -> Iterator[Neighbour]:
     """Have a machine on a cable to this one, until the end of a with statement."""
     sweep()
     number = os.getpid() % 60_000
-    here, there = (f"10.{100 + number // 256 % 128}.{number % 256}.{last}" for last in (1, 2))
-    machine = Neighbour(namespace("far"), f"esync-{number}", here, there)
+    local_address, remote_address = (f"10.{100 + number // 256 % 128}.{number % 256}.{last}" for last in (1, 2))
+    machine = Neighbour(namespace("far"), f"esync-{number}", local_address, remote_address)
     try:
-        connect(machine.name, there, machine.cable)
-        ip("addr", "add", f"{here}/24", "dev", machine.cable)
+        connect(machine.name, remote_address, machine.cable)
+        ip("addr", "add", f"{local_address}/24", "dev", machine.cable)
         ip("link", "set", machine.cable, "up")
         yield machine
     finally:

@@ -26,10 +26,10 @@ class ChildProcess:
     """
 
     def __init__(self, make: Callable[..., Any], *arguments: Any) -> None:
-        self._here, there = _context.Pipe()
-        self._process = _context.Process(target=_serve, args=(there, make, arguments))
+        self._here, child_end = _context.Pipe()
+        self._process = _context.Process(target=_serve, args=(child_end, make, arguments))
         self._process.start()
-        there.close()
+        child_end.close()
         self.end()
 
     def __enter__(self) -> "ChildProcess":
@@ -73,12 +73,12 @@ class ChildProcess:
 
 def _serve(commands: Connection, make: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     try:
-        made = make(*arguments)
+        instance = make(*arguments)
         commands.send((True, None))
         while True:
             work, words = commands.recv()
             try:
-                commands.send((True, work(made, *words)))
+                commands.send((True, work(instance, *words)))
             except Exception as error:
                 commands.send((False, f"{type(error).__name__}: {error}"))
     except EOFError:  # the test is over

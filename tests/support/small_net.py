@@ -57,13 +57,13 @@ def values(net) -> list[bytes]:
     return [parameter.data().asnumpy().tobytes() for parameter in net.collect_params().values()]
 
 
-def local_trainer(net, optimizer="sgd", options=None, **more) -> esync.Trainer:
+def local_trainer(net, optimizer="sgd", options=None, **arguments) -> esync.Trainer:
     options = {"learning_rate": 0.1} if options is None else options
-    return esync.Trainer(net.collect_params(), optimizer, options, algorithm="local", **more)
+    return esync.Trainer(net.collect_params(), optimizer, options, algorithm="local", **arguments)
 
 
-def sgd_trainer(net, algorithm, **more) -> esync.Trainer:
-    return esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm=algorithm, **more)
+def sgd_trainer(net, algorithm, **arguments) -> esync.Trainer:
+    return esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm=algorithm, **arguments)
 
 
 def take_steps(net, trainer, *numbers: int) -> None:

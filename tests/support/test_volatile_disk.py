@@ -96,10 +96,10 @@ def test_volatile_disk_may_lose_what_was_not_flushed(
 
 
 def test_volatile_disk_may_keep_any_part_of_what_was_not_flushed(tmp_path: Path) -> None:
-    left = outcomes(tmp_path / "names", lambda root: (delete(root), (root / "new").touch()))
-    assert {tuple(name for name, _ in outcome) for outcome in left} == {(), ("old",), ("new",), ("new", "old")}
-    left = outcomes(tmp_path / "contents", lambda root: (create(root), flush_folder(root)))
-    assert {dict(outcome)["new"] for outcome in left} == {b"", b"n", b"ne", b"new"}
+    states = outcomes(tmp_path / "names", lambda root: (delete(root), (root / "new").touch()))
+    assert {tuple(name for name, _ in outcome) for outcome in states} == {(), ("old",), ("new",), ("new", "old")}
+    states = outcomes(tmp_path / "contents", lambda root: (create(root), flush_folder(root)))
+    assert {dict(outcome)["new"] for outcome in states} == {b"", b"n", b"ne", b"new"}
     assert outcomes(tmp_path / "flushed", lambda root: (rename(root), flush_folder(root))) == {(("old", b"new"),)}
 
 

@@ -33,7 +33,7 @@ class Trace:
 
     def seconds(self, track: str, name: str) -> float:
         """Seconds of all slices of a name."""
-        return sum(each.end - each.begin for each in self.slices[track] if each.name == name) / 1e6
+        return sum(span.end - span.begin for span in self.slices[track] if span.name == name) / 1e6
 
 
 def read_trace(path: Path) -> Trace:
@@ -45,35 +45,37 @@ def read_trace(path: Path) -> Trace:
 def understood(events: list[dict[str, Any]]) -> Trace:
     """Return what a viewer would show of these events."""
     trace = Trace()
-    processes = {each["pid"]: each["args"]["name"] for each in events if each["name"] == "process_name"}
-    threads = {(each["pid"], each["tid"]): each["args"]["name"] for each in events if each["name"] == "thread_name"}
+    processes = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
+    threads = {
+        (event["pid"], event["tid"]): event["args"]["name"] for event in events if event["name"] == "thread_name"
+    }
     assert len({tid for _, tid in threads}) == len(threads), "a number stands for two threads"
     assert not {tid for _, tid in threads} & processes.keys(), "a thread has the number of a process"
     trace.processes = list(processes.values())
     tracks = {(pid, tid): f"{processes[pid]}/{name}" for (pid, tid), name in threads.items()}
-    timed = [each for each in events if each["ph"] != "M"]
-    assert all(type(each["ts"]) is int and each["ts"] >= 0 for each in timed), "times are microseconds from 0 on"
+    timed = [event for event in events if event["ph"] != "M"]
+    assert all(type(event["ts"]) is int and event["ts"] >= 0 for event in timed), "times are microseconds from 0 on"
     by_track = defaultdict(list)
-    for each in timed:
-        if each["ph"] == "X":
-            by_track[tracks[each["pid"], each["tid"]]].append(each)
+    for event in timed:
+        if event["ph"] == "X":
+            by_track[tracks[event["pid"], event["tid"]]].append(event)
     for track, slices in by_track.items():
         trace.slices[track] = _nested(track, slices)
     starts: dict[int, dict[str, Any]] = {}
     ends: dict[int, dict[str, Any]] = {}
-    for each in timed:
-        match each["ph"]:
+    for event in timed:
+        match event["ph"]:
             case "i":
-                assert each["s"] in ("t", "p", "g")
-                trace.instants[tracks[each["pid"], each["tid"]]].append((each["ts"], each["name"]))
+                assert event["s"] in ("t", "p", "g")
+                trace.instants[tracks[event["pid"], event["tid"]]].append((event["ts"], event["name"]))
             case "C":
-                assert each["args"]
-                assert all(isinstance(value, int | float) for value in each["args"].values())
-                trace.counters[processes[each["pid"]], each["name"]].append((each["ts"], each["args"]))
+                assert event["args"]
+                assert all(isinstance(value, int | float) for value in event["args"].values())
+                trace.counters[processes[event["pid"]], event["name"]].append((event["ts"], event["args"]))
             case "s" | "f" as ph:
-                found = starts if ph == "s" else ends
-                assert each["id"] not in found, "two arrows have one number"
-                found[each["id"]] = each
+                arrow_ends = starts if ph == "s" else ends
+                assert event["id"] not in arrow_ends, "two arrows have one number"
+                arrow_ends[event["id"]] = event
             case ph:
                 assert ph == "X", f"unknown kind of event: {ph}"
     assert starts.keys() == ends.keys(), "an arrow has only one end"
@@ -83,27 +85,27 @@ def understood(events: list[dict[str, Any]]) -> Trace:
         assert (start["name"], start["cat"], end["bp"]) == (end["name"], end["cat"], "e")
         trace.arrows.append((_enclosing(trace, tracks, start), _enclosing(trace, tracks, end)))
     for column in trace.counters.values():
-        assert column == sorted(column, key=lambda each: each[0])
+        assert column == sorted(column, key=lambda point: point[0])
     return trace
 
 
 def _nested(track: str, slices: list[dict[str, Any]]) -> list[Slice]:
-    found: list[Slice] = []
+    nested: list[Slice] = []
     open_: list[Slice] = []
-    for each in sorted(slices, key=lambda each: (each["ts"], -each["dur"])):
-        begin, end = each["ts"], each["ts"] + each["dur"]
-        assert each["dur"] >= 0, f"{track}: {each['name']} ends before it begins"
+    for event in sorted(slices, key=lambda event: (event["ts"], -event["dur"])):
+        begin, end = event["ts"], event["ts"] + event["dur"]
+        assert event["dur"] >= 0, f"{track}: {event['name']} ends before it begins"
         while open_ and open_[-1].end <= begin:
             open_.pop()
-        assert not open_ or end <= open_[-1].end, f"{track}: {each['name']} overlaps {open_[-1].name}"
-        open_.append(Slice(each["name"], begin, end, len(open_), each.get("args", {})))
-        found.append(open_[-1])
-    return found
+        assert not open_ or end <= open_[-1].end, f"{track}: {event['name']} overlaps {open_[-1].name}"
+        open_.append(Slice(event["name"], begin, end, len(open_), event.get("args", {})))
+        nested.append(open_[-1])
+    return nested
 
 
 def _enclosing(trace: Trace, tracks: dict[tuple[int, int], str], event: dict[str, Any]) -> tuple[str, Slice]:
     """The innermost slice at an end of an arrow, to which viewers attach it."""
     track = tracks[event["pid"], event["tid"]]
-    inside = [each for each in trace.slices[track] if each.begin <= event["ts"] < each.end]
+    inside = [span for span in trace.slices[track] if span.begin <= event["ts"] < span.end]
     assert inside, "an end of an arrow is in no slice"
-    return track, max(inside, key=lambda each: each.depth)
+    return track, max(inside, key=lambda span: span.depth)

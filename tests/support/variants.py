@@ -14,6 +14,6 @@ def variants(values: Iterable[Any], quick: Container[Any]) -> list[Any]:
         quick: those of the values, or of the first ones in the tuples, that always run.
     """
     return [
-        pytest.param(*each, marks=() if each[0] in quick else pytest.mark.long)
-        for each in (value if isinstance(value, tuple) else (value,) for value in values)
+        pytest.param(*parameters, marks=() if parameters[0] in quick else pytest.mark.long)
+        for parameters in (value if isinstance(value, tuple) else (value,) for value in values)
     ]

@@ -45,8 +45,8 @@ def gradient(rank: int, sequence: int, workers: int) -> np.ndarray:
 
     Its places are those that no other worker changes.
     """
-    whole = values(rank, sequence)[WEIGHTS]
-    return np.where(np.arange(whole.size) % workers == rank, whole, np.float32(0))
+    full = values(rank, sequence)[WEIGHTS]
+    return np.where(np.arange(full.size) % workers == rank, full, np.float32(0))
 
 
 def sources(vectors: Mapping[str, np.ndarray]) -> dict[str, Flat]:

@@ -90,14 +90,14 @@ class VolatileDisk:
 
     def lose_power(self, choose: Choose = lambda possibilities: 0) -> None:
         """Leave in the folder what a power cut leaves of it, which is on the disk then."""
-        left: dict[Path, bytes | None] = {}
-        self._collect(os.stat(self.root).st_ino, self.root, self.root, choose, left)
+        contents: dict[Path, bytes | None] = {}
+        self._collect(os.stat(self.root).st_ino, self.root, self.root, choose, contents)
         for entry in os.scandir(self.root):
             if entry.is_dir():
                 shutil.rmtree(entry.path)
             else:
                 os.unlink(entry.path)
-        for path, content in left.items():
+        for path, content in contents.items():
             if content is None:
                 os.mkdir(path)
             else:
@@ -111,7 +111,7 @@ class VolatileDisk:
         return path == self.root or self.root in path.parents
 
     def _collect(
-        self, inode: int, now: Path | None, place: Path, choose: Choose, left: dict[Path, bytes | None]
+        self, inode: int, now: Path | None, place: Path, choose: Choose, contents: dict[Path, bytes | None]
     ) -> None:
         """Find out what is left of a folder.
 
@@ -121,22 +121,22 @@ class VolatileDisk:
                 name.
             place: where it will be.
             choose: see `Choose`.
-            left: path → content, None for a folder, of all that is left; is added to.
+            contents: path → content, None for a folder, of all that is left; is added to.
         """
         seen = {entry.name: entry for entry in os.scandir(now)} if now is not None else {}
         flushed = self._names.get(inode, {})
         for name in sorted({*seen, *flushed}):
             entry, before = seen.get(name), flushed.get(name)
             after = entry.inode() if entry is not None else None
-            found = before if before == after or not choose(2) else after
-            if found is None:
+            child = before if before == after or not choose(2) else after
+            if child is None:
                 continue
-            path = Path(entry.path) if entry is not None and found == after else None
-            if entry.is_dir() if entry is not None and path else self._is_folder(found):
-                left[place / name] = None
-                self._collect(found, path, place / name, choose, left)
+            path = Path(entry.path) if entry is not None and child == after else None
+            if entry.is_dir() if entry is not None and path else self._is_folder(child):
+                contents[place / name] = None
+                self._collect(child, path, place / name, choose, contents)
             else:
-                left[place / name] = self._content(found, path, choose)
+                contents[place / name] = self._content(child, path, choose)
 
     def _is_folder(self, inode: int) -> bool:
         return stat.S_ISDIR(os.fstat(self._held[inode]).st_mode)
@@ -161,14 +161,14 @@ class VolatileDisk:
 
     def _flush(self, handle: int) -> None:
         """Note what a file contains, or a folder has in it."""
-        found = os.fstat(handle)
-        self._hold(handle, found.st_ino)
-        if not stat.S_ISDIR(found.st_mode):
+        status = os.fstat(handle)
+        self._hold(handle, status.st_ino)
+        if not stat.S_ISDIR(status.st_mode):
             with open(f"/proc/self/fd/{handle}", "rb") as file:
-                self._contents[found.st_ino] = file.read()
+                self._contents[status.st_ino] = file.read()
             return
         entries = list(os.scandir(handle))
-        self._names[found.st_ino] = {entry.name: entry.inode() for entry in entries}
+        self._names[status.st_ino] = {entry.name: entry.inode() for entry in entries}
         for entry in entries:
             if entry.inode() not in self._held:
                 inner = os.open(entry.name, os.O_RDONLY, dir_fd=handle)

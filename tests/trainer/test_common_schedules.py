@@ -44,8 +44,8 @@ def test_schedule_by_rounds_of_local_equals_gluons_bit_for_bit(optimizer, option
     trainer = local_trainer(ours, optimizer, {**options, "lr_scheduler": halved()})
     gluon = mx.gluon.Trainer(theirs.collect_params(), optimizer, {**options, "lr_scheduler": plain}, kvstore=None)
     for number in range(7):
-        for each, net in ((trainer, ours), (gluon, theirs)):
-            take_steps(net, each, number)
+        for subject, net in ((trainer, ours), (gluon, theirs)):
+            take_steps(net, subject, number)
         assert values(ours) == values(theirs)
     assert trainer.optimizer._index_update_count == gluon.optimizer._index_update_count
 
@@ -69,8 +69,8 @@ def test_rate_factor_multiplies_the_rate_or_the_schedule(optimizer, scheduled):
     trainer = esync.Trainer(ours.collect_params(), optimizer, rate(0.125), algorithm=Tripled())
     gluon = mx.gluon.Trainer(theirs.collect_params(), optimizer, rate(0.375), kvstore=None)
     for number in range(5):
-        for each, net in ((trainer, ours), (gluon, theirs)):
-            take_steps(net, each, number)
+        for subject, net in ((trainer, ours), (gluon, theirs)):
+            take_steps(net, subject, number)
         assert values(ours) == values(theirs)
     assert trainer.learning_rate * 3 == pytest.approx(gluon.learning_rate)  # programs see the given rate
 
@@ -204,10 +204,10 @@ def test_resumed_run_has_the_rates_of_one_that_was_not_interrupted(tmp_path, by)
     assert again.learning_rate == rate
     assert (again.round, again.samples, again.elapsed) == (4, 4 * BATCH, result.elapsed)
     if by != "seconds":
-        whole, uninterrupted, _ = make("whole")
-        train(whole, uninterrupted, 4)
-        assert train(resumed, again, 4, 4) == train(whole, uninterrupted, 4, 4)
-        assert values(resumed) == values(whole)
+        full_net, uninterrupted, _ = make("whole")
+        train(full_net, uninterrupted, 4)
+        assert train(resumed, again, 4, 4) == train(full_net, uninterrupted, 4, 4)
+        assert values(resumed) == values(full_net)
 
 
 def test_resumed_run_has_the_schedule_that_its_program_gives_now(tmp_path):
@@ -260,9 +260,9 @@ def test_schedule_of_own_counts_warns_once_where_steps_are_unequal(caplog, algor
     caplog.set_level(logging.WARNING)
     trainer = esync.Trainer(net.collect_params(), "sgd", dict(options), algorithm=chosen, world=world)
     train(net, trainer, 3)
-    said = [record.getMessage() for record in caplog.records if "schedule" in record.getMessage()]
-    assert len(said) == warned
+    messages = [record.getMessage() for record in caplog.records if "schedule" in record.getMessage()]
+    assert len(messages) == warned
     if warned:
-        assert re.search(rf"algorithm '{chosen if isinstance(chosen, str) else chosen.name}'", said[0])
-        assert "FactorScheduler" in said[0]
-        assert 'esync.CommonLRScheduler(schedule, by="samples")' in said[0]
+        assert re.search(rf"algorithm '{chosen if isinstance(chosen, str) else chosen.name}'", messages[0])
+        assert "FactorScheduler" in messages[0]
+        assert 'esync.CommonLRScheduler(schedule, by="samples")' in messages[0]

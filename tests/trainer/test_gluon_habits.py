@@ -29,9 +29,9 @@ def trainer_of(
     net: Any, algorithm: str, optimizer: str = "sgd", options: dict[str, Any] | None = None
 ) -> esync.Trainer:
     """A trainer among scripted workers; with updates the test ends before the first exchange."""
-    made = {"local-sgd": LocalSGD(100), "esync": ESync(local_iterations=100)}.get(algorithm, algorithm)
+    instance = {"local-sgd": LocalSGD(100), "esync": ESync(local_iterations=100)}.get(algorithm, algorithm)
     options = dict(options or {"learning_rate": 0.1})
-    trainer = esync.Trainer(net.collect_params(), optimizer, options, algorithm=made, world=steady_world(flat(net)))
+    trainer = esync.Trainer(net.collect_params(), optimizer, options, algorithm=instance, world=steady_world(flat(net)))
     trainer.start()
     return trainer
 
@@ -50,8 +50,8 @@ def gradients(trainer: esync.Trainer) -> np.ndarray:
 
 @pytest.mark.parametrize("algorithm", [*LOCAL, "sync"])
 def test_gradients_added_over_batches_step_as_one_big_batch(algorithm):
-    parts, whole = frozen_net(), frozen_net()
-    adding, at_once = trainer_of(parts, algorithm), trainer_of(whole, algorithm)
+    parts, full = frozen_net(), frozen_net()
+    adding, at_once = trainer_of(parts, algorithm), trainer_of(full, algorithm)
     parts.collect_params().setattr("grad_req", "add")
     for parameter in parts.collect_params(".*running.*").values():
         parameter.grad_req = "null"
@@ -61,12 +61,12 @@ def test_gradients_added_over_batches_step_as_one_big_batch(algorithm):
         adding.step(len(numbers) * BATCH)
         parts.collect_params().zero_grad()
 
-        whole_batch(whole, numbers)
+        whole_batch(full, numbers)
         at_once.step(len(numbers) * BATCH)
         if algorithm == "sync":
             assert np.abs(gradients(at_once)).max() > 0.01
             assert np.allclose(gradients(adding), gradients(at_once), rtol=1e-4, atol=1e-6)
-    assert np.allclose(flat(parts), flat(whole), rtol=1e-4, atol=1e-6)
+    assert np.allclose(flat(parts), flat(full), rtol=1e-4, atol=1e-6)
     if algorithm != "sync":
         assert not np.allclose(flat(parts), flat(frozen_net()), atol=1e-3)
 
@@ -197,14 +197,14 @@ def with_frozen_layers() -> tuple[Any, Any]:
     return net, inputs
 
 
-@pytest.mark.parametrize(("pretrained", "kept"), [(True, True), (False, False)])
-def test_statistics_that_came_with_frozen_layers_stay_as_they_are(pretrained, kept):
+@pytest.mark.parametrize(("pretrained", "unchanged"), [(True, True), (False, False)])
+def test_statistics_that_came_with_frozen_layers_stay_as_they_are(pretrained, unchanged):
     net, inputs = with_frozen_layers()
     if pretrained:
         net[1].running_mean.set_data(mx.nd.array([1.0, 2.0]))
     before = net[1].running_mean.data().asnumpy()
     train(net, inputs, 5)
-    assert (net[1].running_mean.data().asnumpy() == before).all() == kept
+    assert (net[1].running_mean.data().asnumpy() == before).all() == unchanged
 
 
 def test_whether_frozen_layers_came_with_statistics_is_seen_in_the_common_values():

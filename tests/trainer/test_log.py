@@ -61,9 +61,9 @@ def test_log_of_local_has_each_iteration_and_numbers_of_all_kinds(tmp_path):
     assert run.folder is not None
     (exported,) = export([load_run(run.folder)], tmp_path / "exported")
     for folder in (tmp_path / "events" / "cpu", next(exported.glob("*/cpu"))):
-        found = scalars(folder)
-        assert [(step, value) for step, value, _ in found["loss"]] == [(1, 1.0), (2, 0.25), (5, 3.0)]
-        assert [step for step, _, _ in found["rate"]] == [1]
+        series = scalars(folder)
+        assert [(step, value) for step, value, _ in series["loss"]] == [(1, 1.0), (2, 0.25), (5, 3.0)]
+        assert [step for step, _, _ in series["rate"]] == [1]
 
 
 def test_log_has_the_mean_of_a_round_without_left_out_batches(tmp_path):

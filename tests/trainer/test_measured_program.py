@@ -41,11 +41,11 @@ net.save_parameters("model")
 
 
 def test_measured_program_reports_its_iterations_and_leaves_no_trace(tmp_path: Path) -> None:
-    told = environment(ESYNC_MEASURE="1", ESYNC_PROGRESS="json", ESYNC_STEP_TIME="0.02", ESYNC_DEVICE="cpu")
+    variables = environment(ESYNC_MEASURE="1", ESYNC_PROGRESS="json", ESYNC_STEP_TIME="0.02", ESYNC_DEVICE="cpu")
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM],
         cwd=tmp_path,
-        env=told,
+        env=variables,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

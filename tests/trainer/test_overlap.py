@@ -35,13 +35,13 @@ class SlowExchange(ScriptedExchange):
         self.looks, self.travelling = looks, []
 
     def start(self, payload: Payload, model):
-        made = Traveller(self.looks.pop(0), lambda: ScriptedExchange.start(self, payload_as_read, model).wait())
-        kept = {name: Array([0] * self.sizes[name]) for name in payload.vectors}
+        traveller = Traveller(self.looks.pop(0), lambda: ScriptedExchange.start(self, payload_as_read, model).wait())
+        copies = {name: Array([0] * self.sizes[name]) for name in payload.vectors}
         for name, source in payload.vectors.items():
-            source.read(0, kept[name].size, kept[name].values)  # a payload is read at once
-        payload_as_read = Payload(kept, payload.samples, payload.learning_rate)
-        self.travelling.append(made)
-        return made
+            source.read(0, copies[name].size, copies[name].values)  # a payload is read at once
+        payload_as_read = Payload(copies, payload.samples, payload.learning_rate)
+        self.travelling.append(traveller)
+        return traveller
 
 
 class Merge:
@@ -111,7 +111,7 @@ def test_overlap_with_exchange_under_way_completes_it_before_the_next():
     world, algorithm, _ = overlapped([([0, 0], False, True)] * 2, [99, 99], local_iterations=2, run_ahead=100)
     for _ in range(4):
         world.step(algorithm, [1, 0])
-    assert [each.waited for each in world.made.travelling] == [True, False]
+    assert [traveller.waited for traveller in world.made.travelling] == [True, False]
     assert algorithm.exchanged
 
 
@@ -171,19 +171,23 @@ def test_overlap_with_checkpoint_due_delays_the_exchange_until_it_is_written(due
 
 def test_overlap_after_resume_sends_the_unsent_update_at_once():
     answers = [([0, 0], False, True)] * 3
-    whole, first, _ = overlapped(answers, [99] * 3, local_iterations=2, run_ahead=2)
+    full_world, first, _ = overlapped(answers, [99] * 3, local_iterations=2, run_ahead=2)
     first.context = replace(first.context, checkpoints=CheckpointsAfter(1))
     for gradient in ([1, 0], [1, 0], [0, 1], [0, 2]):
-        whole.step(first, gradient)
+        full_world.step(first, gradient)
     world, algorithm, _ = overlapped(answers[1:], [99] * 2, local_iterations=2, run_ahead=2)
     world.replica.anchor[:] = 0  # the common model of the checkpoint
     world.replica.keep_common = lambda: None
     algorithm.restore_unsent(first.unsent())
     for gradient in ([0, 4], [0, 8]):
-        whole.step(first, gradient)
+        full_world.step(first, gradient)
         world.step(algorithm, gradient)
-    assert [each.values for each in world.made.sent] == [each.values for each in whole.made.sent[1:]] == [[0.0, 3.0]]
-    assert [each.samples for each in world.made.sent] == [8]
+    assert (
+        [payload.values for payload in world.made.sent]
+        == [payload.values for payload in full_world.made.sent[1:]]
+        == [[0.0, 3.0]]
+    )
+    assert [payload.samples for payload in world.made.sent] == [8]
 
 
 def test_overlap_checkpoint_at_the_end_omits_discarded_updates():

@@ -69,9 +69,9 @@ def test_rate_falls_with_the_exchange_after_the_evaluation(tmp_path, capsys):
         take_steps(net, trainer, number)
     trainer.close()
     assert rates == [0.4] * 4 + [0.2] * 2 + [0.15] * 3
-    said = [line for line in capsys.readouterr().out.splitlines() if "improved" in line]
+    messages = [line for line in capsys.readouterr().out.splitlines() if "improved" in line]
     before = "accuracy has not improved on 0.500 in 2 evaluations: the learning rate falls from"
-    assert said == [f"{before} {fall} with the next exchange" for fall in ("0.4 to 0.2", "0.2 to 0.15")]
+    assert messages == [f"{before} {fall} with the next exchange" for fall in ("0.4 to 0.2", "0.2 to 0.15")]
 
 
 def answering(net: Any, answers: int = 9) -> World:

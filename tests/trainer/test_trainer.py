@@ -56,10 +56,10 @@ REFUSED: list[tuple[Any, dict[str, Any] | None, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("optimizer", "options", "more", "text"), REFUSED)
-def test_trainer_with_arguments_that_do_not_fit_is_refused(optimizer, options, more, text):
+@pytest.mark.parametrize(("optimizer", "options", "arguments", "text"), REFUSED)
+def test_trainer_with_arguments_that_do_not_fit_is_refused(optimizer, options, arguments, text):
     with pytest.raises(ValueError, match=text):
-        esync.Trainer(make_net().collect_params(), optimizer, options, **more)
+        esync.Trainer(make_net().collect_params(), optimizer, options, **arguments)
 
 
 @pytest.mark.parametrize("options", [{"lr_mult": 2.0}, {"wd_mult": 0.0}])
@@ -144,14 +144,14 @@ def test_first_step_of_a_resumed_run_that_is_finished_does_nothing(tmp_path, sta
     with local_trainer(net, limits=Limits(rounds=1), checkpoints=esync.Checkpoints(tmp_path, every=1)) as trainer:
         take_steps(net, trainer, 0)
         trainer.checkpoints.save_if_due()
-    kept, net = values(net), make_net()
+    weights, net = values(net), make_net()
     checkpoints = esync.Checkpoints(tmp_path, every=1, resume=True)
     with local_trainer(net, limits=Limits(rounds=1), checkpoints=checkpoints) as trainer:
         if starts:
             trainer.start()
         take_steps(net, trainer, 0)
         assert (trainer.finished, trainer.abandoned, trainer.round) == (True, True, 1)
-        assert values(net) == kept
+        assert values(net) == weights
 
 
 def test_trainer_stop_and_abort_before_start_do_nothing():
@@ -224,13 +224,13 @@ def test_trainer_of_a_replacement_continues_the_lr_schedule_of_its_slot(algorith
     assert rates[1][-1] < rates[0][0]
 
 
-def agreement(algorithm: Any, net: Any = None, more: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
-    """What a trainer of these options wants the others to have, too; `more` are arguments of it."""
+def agreement(algorithm: Any, net: Any = None, extra: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
+    """What a trainer of these options wants the others to have, too; `extra` are arguments of it."""
     net = net or make_net()
     world = steady_world(flat(net), rank=1)
-    esync.Trainer(net.collect_params(), "sgd", options, algorithm=algorithm, world=world, **(more or {})).start()
-    _, sizes, limits, told = world.made.log[0]
-    return {"sizes": sizes, "rounds": limits.rounds, **told}
+    esync.Trainer(net.collect_params(), "sgd", options, algorithm=algorithm, world=world, **(extra or {})).start()
+    _, sizes, limits, settings = world.made.log[0]
+    return {"sizes": sizes, "rounds": limits.rounds, **settings}
 
 
 def test_handshake_compares_learning_rates_only_where_the_step_is_common():
@@ -247,8 +247,8 @@ def test_handshake_compares_learning_rates_only_where_the_step_is_common():
 @pytest.mark.parametrize("kind", [ESync, LocalSGD, DiLoCo, DyLU])
 def test_handshake_compares_global_lr_and_outer_momentum(kind):
     for lr, momentum in ((1.0, 0.0), (0.5, 0.0), (1.0, 0.5)):
-        told = agreement(kind(local_iterations=2, global_lr=lr, outer_momentum=momentum))
-        assert (told["global learning rate"], told["outer momentum"]) == (lr, momentum)
+        settings = agreement(kind(local_iterations=2, global_lr=lr, outer_momentum=momentum))
+        assert (settings["global learning rate"], settings["outer momentum"]) == (lr, momentum)
 
 
 def test_handshake_compares_the_schedule_of_sync_switch():
@@ -292,7 +292,7 @@ def test_checkpoints_and_workers_compare_the_compression(tmp_path):
     """Otherwise the residuals of workers and servers would be lost."""
     plain, packed = esync.Checkpoints(tmp_path / "a"), esync.Checkpoints(tmp_path / "b")
     for checkpoints, kind in ((plain, "none"), (packed, "fp16")):
-        agreement(LocalSGD(local_iterations=1, compression=kind), more={"checkpoints": checkpoints})
+        agreement(LocalSGD(local_iterations=1, compression=kind), extra={"checkpoints": checkpoints})
     assert plain._agreement["compression"] == "none"
     assert packed._agreement == {**plain._agreement, "compression": "fp16"}
 
@@ -300,8 +300,8 @@ def test_checkpoints_and_workers_compare_the_compression(tmp_path):
 def test_handshake_contains_the_settings_that_must_agree():
     dense = nn.Dense(3, in_units=5)
     dense.initialize()
-    more = {"agreement": {"seed": 3}, "limits": Limits(rounds=4), "dataset_size": 60_000}
-    one, renamed, other = (agreement("sync", net, more) for net in (make_net(), make_net("other_"), dense))
+    extra = {"agreement": {"seed": 3}, "limits": Limits(rounds=4), "dataset_size": 60_000}
+    one, renamed, other = (agreement("sync", net, extra) for net in (make_net(), make_net("other_"), dense))
     assert one == renamed  # the names of the parameters may differ, not their shapes
     assert one != other
     assert (one["sizes"]["weights"], one["rounds"]) == (len(flat(make_net())), 4)

@@ -20,16 +20,16 @@ from ..support.scripted_world import World, steady_world
 from ..support.small_net import BATCH, backward, flat, local_trainer, make_net, sgd_trainer, take_steps
 
 
-def started(net, last: bool = False, rank: int = 1, **more: Any) -> esync.Trainer:
+def started(net, last: bool = False, rank: int = 1, **arguments: Any) -> esync.Trainer:
     """Worker 1 of a run, or another one; `last`: it is finished with the first round."""
     world = steady_world(flat(net), rank=rank)
     world.answers = [(flat(net), last, True)]
-    trainer = sgd_trainer(net, "sync", world=world, **more)
+    trainer = sgd_trainer(net, "sync", world=world, **arguments)
     trainer.start()
     return trainer
 
 
-def told(trainer: esync.Trainer) -> list[Any]:
+def notices(trainer: esync.Trainer) -> list[Any]:
     """What the others have been told since the run has begun."""
     return [call for call in trainer.world.made.log if call != "exchange"][2:]
 
@@ -58,11 +58,11 @@ def test_trainer_after_finished_run_tells_nobody_how_its_program_ends(error, cap
         take_steps(net, trainer, 0)
         if error:
             raise error
-    assert (told(trainer), caplog.text) == (["close"], "")
+    assert (notices(trainer), caplog.text) == (["close"], "")
 
 
 @pytest.mark.parametrize(
-    ("rank", "ends_run", "stops", "said", "warning"),
+    ("rank", "ends_run", "stops", "expected", "warning"),
     [
         (0, False, False, ["close"], "worker 0 leaves after round 0, before the run is finished: nobody evaluates"),
         (1, False, False, ["close"], "worker 1 leaves after round 0, before the run is finished: nobody trains on its"),
@@ -72,14 +72,14 @@ def test_trainer_after_finished_run_tells_nobody_how_its_program_ends(error, cap
     ],
 )
 def test_trainer_closed_before_the_run_is_finished_says_what_becomes_of_it(
-    rank, ends_run, stops, said, warning, caplog
+    rank, ends_run, stops, expected, warning, caplog
 ) -> None:
     trainer = started(make_net(), rank=rank)
     trainer.ends_run = ends_run
     if stops:
         trainer.stop()
     trainer.close()
-    assert told(trainer) == said
+    assert notices(trainer) == expected
     assert caplog.text.strip().rpartition("  ")[2].partition("py:")[2].partition(" ")[2].startswith(warning)
 
 
@@ -89,7 +89,7 @@ def test_trainer_after_close_tells_nothing() -> None:
         trainer.close()
         trainer.close()
         raise ValueError
-    assert told(trainer) == ["close"]
+    assert notices(trainer) == ["close"]
 
 
 def test_trainer_leaves_although_another_worker_has_failed_meanwhile() -> None:
@@ -152,11 +152,11 @@ def test_paused_is_no_part_of_an_iteration() -> None:
     assert asked == [("ask", 1, 0, 0.0), ("ask", 1, 1, 2.0), ("ask", 1, 2, 2.0)]
     recorded = world.recorder.take()
     assert recorded["iteration_times"] == [2.0, 2.0]
-    assert [recorded["time"][each]["forward and backward"] for each in ("0", "1")] == [2.0, 2.0]
+    assert [recorded["time"][number]["forward and backward"] for number in ("0", "1")] == [2.0, 2.0]
 
 
 @pytest.mark.parametrize(
-    ("error", "said", "to_be_replaced", "reported"),
+    ("error", "expected", "to_be_replaced", "reported"),
     [
         (
             ValueError("no such file"),
@@ -190,7 +190,7 @@ def test_paused_is_no_part_of_an_iteration() -> None:
 )
 @pytest.mark.parametrize("supervised", [False, True])
 def test_trainer_left_by_an_error_tells_the_others_unless_they_know_or_it_is_replaced(
-    error, said, to_be_replaced, reported, supervised, monkeypatch, capsys
+    error, expected, to_be_replaced, reported, supervised, monkeypatch, capsys
 ) -> None:
     """A failure lets a supervised worker be replaced, an end on purpose does not."""
     if supervised:
@@ -200,10 +200,10 @@ def test_trainer_left_by_an_error_tells_the_others_unless_they_know_or_it_is_rep
     with pytest.raises(type(error)), trainer:
         raise error
     events = [progress.parse_event(line) for line in capsys.readouterr().out.splitlines()]
-    assert told(trainer) == ([] if supervised and to_be_replaced else [*said, "close"])
+    assert notices(trainer) == ([] if supervised and to_be_replaced else [*expected, "close"])
     if supervised:
-        known = [event for event in events if event and event["kind"] != progress.WARNING]
-        assert known[2:] == [reported] * (reported is not None)
+        reports = [event for event in events if event and event["kind"] != progress.WARNING]
+        assert reports[2:] == [reported] * (reported is not None)
 
 
 def test_error_in_an_algorithm_of_ones_own_would_come_again_in_a_replacement(monkeypatch) -> None:
@@ -216,11 +216,11 @@ def test_error_in_an_algorithm_of_ones_own_would_come_again_in_a_replacement(mon
     trainer = sgd_trainer(net, Broken(), world=steady_world(flat(net), rank=1))
     with pytest.raises(RuntimeError), trainer:
         take_steps(net, trainer, 0)
-    assert told(trainer) == [("abort", "worker 1: RuntimeError: boom"), "close"]
+    assert notices(trainer) == [("abort", "worker 1: RuntimeError: boom"), "close"]
 
 
 @pytest.mark.parametrize(
-    ("error", "finished", "replaced", "said"),
+    ("error", "finished", "replaced", "expected"),
     [
         (None, False, False, ["end"]),
         (None, True, False, ["end"]),
@@ -230,7 +230,7 @@ def test_error_in_an_algorithm_of_ones_own_would_come_again_in_a_replacement(mon
         (ValueError("no"), False, True, ["close"]),
     ],
 )
-def test_run_records_end_as_the_program_does(error, finished, replaced, said, monkeypatch) -> None:
+def test_run_records_end_as_the_program_does(error, finished, replaced, expected, monkeypatch) -> None:
     if replaced:
         monkeypatch.setenv(SUPERVISED_VARIABLE, "1")
     net, run = make_net(), Records()
@@ -240,7 +240,7 @@ def test_run_records_end_as_the_program_does(error, finished, replaced, said, mo
             take_steps(net, trainer, 0)
         if error:
             raise error
-    assert run.told == said
+    assert run.told == expected
 
 
 @pytest.mark.parametrize("finished", [False, True])
@@ -266,7 +266,7 @@ def test_close_leaves_although_the_records_cannot_be_ended() -> None:
     with pytest.raises(ExpectedError):
         trainer.close()
     trainer.close()
-    assert told(trainer) == ["close"]
+    assert notices(trainer) == ["close"]
 
 
 def test_step_after_close_is_refused() -> None:

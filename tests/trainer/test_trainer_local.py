@@ -24,9 +24,9 @@ def test_trainer_local_follows_set_learning_rate():
     trainer = local_trainer(ours)
     plain = mx.gluon.Trainer(theirs.collect_params(), "sgd", {"learning_rate": 0.1}, kvstore=None)
     assert trainer.learning_rate == 0.1
-    for each, net in ((trainer, ours), (plain, theirs)):
-        each.set_learning_rate(0.025)
-        take_steps(net, each, 0)
+    for subject, net in ((trainer, ours), (plain, theirs)):
+        subject.set_learning_rate(0.025)
+        take_steps(net, subject, 0)
     assert trainer.learning_rate == 0.025
     assert values(ours) == values(theirs)
 
@@ -44,8 +44,8 @@ def test_trainer_load_states_restores_saved_states(tmp_path, optimizer, options)
     resumed = local_trainer(other, optimizer, options)
     resumed.load_states(str(tmp_path / "states"))
     for number in range(3, 6):
-        for each, of in ((trainer, net), (resumed, other)):
-            take_steps(of, each, number)
+        for subject, of in ((trainer, net), (resumed, other)):
+            take_steps(of, subject, number)
         assert values(other) == values(net)
 
 

@@ -76,11 +76,13 @@ def test_checkpoint_evaluator_evaluates_each_checkpoint_once_in_order(tmp_path, 
 
 def test_checkpoint_evaluator_evaluates_the_average(tmp_path, data_dir, capsys):
     """That of a run of the worker program, whose last evaluation is of the same model."""
-    kept, logs = tmp_path / "kept", tmp_path / "logs"
-    words = f"-m local -n mlp -l 0.02 --rounds 20 -e 20 -c 1 -b 8 -dd {data_dir} -ld {logs} --checkpoint-dir {kept}"
+    checkpoints, logs = tmp_path / "kept", tmp_path / "logs"
+    words = (
+        f"-m local -n mlp -l 0.02 --rounds 20 -e 20 -c 1 -b 8 -dd {data_dir} -ld {logs} --checkpoint-dir {checkpoints}"
+    )
     done = child.run("-m", "esync.worker", *words.split(), "--weight-average=polynomial")
     assert done.returncode == 0, done.stderr
-    assert run("--checkpoint-dir", kept, "-dd", data_dir, "--out", tmp_path / "out", "--once") == 0
+    assert run("--checkpoint-dir", checkpoints, "-dd", data_dir, "--out", tmp_path / "out", "--once") == 0
     (final,) = logs.rglob("iter-20.txt")
     expected = json.loads(final.read_text())
     assert float(rows(tmp_path / "out")[-1][4]) == pytest.approx(expected["accuracy"])
@@ -88,10 +90,10 @@ def test_checkpoint_evaluator_evaluates_the_average(tmp_path, data_dir, capsys):
 
 
 def test_checkpoint_evaluator_waits_for_incomplete_checkpoint(tmp_path, data_dir):
-    whole, copy, out = tmp_path / "whole", tmp_path / "copy", tmp_path / "out"
-    write(whole, 7, seed=1)
+    complete, copy, out = tmp_path / "whole", tmp_path / "copy", tmp_path / "out"
+    write(complete, 7, seed=1)
     flags = ["--checkpoint-dir", copy, "-dd", data_dir, "--out", out]
-    shutil.copytree(whole, copy)
+    shutil.copytree(complete, copy)
     model = copy / "round-7" / "model.params"
     content = model.read_bytes()
     model.write_bytes(content[:1000])  # is being copied

@@ -27,15 +27,15 @@ def loader(batch_size: int = 4) -> Any:
 
 
 def estimator(net: Any, trainer: Any) -> Any:
-    made = estimators.Estimator(net, gluon.loss.SoftmaxCrossEntropyLoss(), trainer=trainer, context=mx.cpu())
-    made.logger.handlers.clear()
-    return made
+    est = estimators.Estimator(net, gluon.loss.SoftmaxCrossEntropyLoss(), trainer=trainer, context=mx.cpu())
+    est.logger.handlers.clear()
+    return est
 
 
-def fit(net: Any, trainer: Any, handlers: list[Any], **more: Any) -> Any:
-    made = estimator(net, trainer)
-    made.fit(loader(), event_handlers=handlers, **more)
-    return made
+def fit(net: Any, trainer: Any, handlers: list[Any], **options: Any) -> Any:
+    est = estimator(net, trainer)
+    est.fit(loader(), event_handlers=handlers, **options)
+    return est
 
 
 def test_fit_with_handler_gives_the_weights_of_gluon():
@@ -44,7 +44,7 @@ def test_fit_with_handler_gives_the_weights_of_gluon():
     trainer = local_trainer(net)
     fit(net, trainer, [esync.EstimatorHandler()], epochs=2)
     assert trainer.round == 6  # batches of 4, 4 and 2 samples
-    assert np.allclose(*([np.frombuffer(b"".join(values(each)), np.float32) for each in (gluon_net, net)]), rtol=1e-5)
+    assert np.allclose(*([np.frombuffer(b"".join(values(block)), np.float32) for block in (gluon_net, net)]), rtol=1e-5)
 
 
 @pytest.mark.parametrize(("limits", "rounds"), [(Limits(rounds=4), 4), (Limits(samples=SAMPLES + 1), 4)])
@@ -57,9 +57,9 @@ def test_fit_with_handler_ends_with_the_run(limits, rounds):
         def epoch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
             epochs.append(estimator)
 
-    made = fit(net, trainer, [Count(), esync.EstimatorHandler()], epochs=1000)
+    est = fit(net, trainer, [Count(), esync.EstimatorHandler()], epochs=1000)
     assert (trainer.round, trainer.finished, len(epochs)) == (rounds, True, 2)
-    made.fit(loader(), epochs=1000, event_handlers=[esync.EstimatorHandler()])  # which has nothing left to do
+    est.fit(loader(), epochs=1000, event_handlers=[esync.EstimatorHandler()])  # which has nothing left to do
     assert trainer.round == rounds
 
 
@@ -70,9 +70,9 @@ def test_fit_with_handler_counts_the_samples_of_a_mean_loss():
 
     net = make_net()
     trainer = local_trainer(net, limits=Limits(samples=SAMPLES))
-    made = estimators.Estimator(net, MeanLoss(), trainer=trainer, context=mx.cpu())
-    made.logger.handlers.clear()
-    made.fit(loader(), epochs=1000, event_handlers=[esync.EstimatorHandler()])
+    est = estimators.Estimator(net, MeanLoss(), trainer=trainer, context=mx.cpu())
+    est.logger.handlers.clear()
+    est.fit(loader(), epochs=1000, event_handlers=[esync.EstimatorHandler()])
     assert (trainer.round, trainer.samples) == (3, SAMPLES)
 
     other = make_net()

@@ -136,9 +136,9 @@ def process(data_dir):
     started.close()
 
 
-def ask(process: EvaluationProcess, replica: Replica, **more: bool):
+def ask(process: EvaluationProcess, replica: Replica, **options: bool):
     replica.open()
-    evaluation = process.start(replica.weights, replica.statistics, **more)
+    evaluation = process.start(replica.weights, replica.statistics, **options)
     replica.close()
     return evaluation
 

@@ -76,8 +76,8 @@ class Own(Callback):
 
 
 def test_custom_callback_is_called_through_the_run(tmp_path):
-    own = Own()
-    run = Run(tmp_path, callbacks=[own, Callback()], target=0.02)
+    callback = Own()
+    run = Run(tmp_path, callbacks=[callback, Callback()], target=0.02)
     run.round()
     run.arrive()
     run.round()
@@ -85,7 +85,7 @@ def test_custom_callback_is_called_through_the_run(tmp_path):
     run.keeper.poll(run.trainer)
     run.keeper.flush()
     run.end()
-    assert own.told == [
+    assert callback.told == [
         ("save", 0, False),
         ("round", 1, None, 0.25),
         ("round", 2, 0.01, 0.25),
@@ -127,8 +127,8 @@ def test_csv_curves_of_a_resumed_run_drop_later_steps(tmp_path):
     logs = RoundLog(tmp_path, "cpu")
     for step, broken in ((4, ""), (6, "7,7,7,7")):
         curves = CurveFiles(logs, 0.0, step - 1)
-        for each in (step, step + 1):
-            curves.accuracy(Evaluated(each, each, 0.5, float(each), each, 0))
+        for number in (step, step + 1):
+            curves.accuracy(Evaluated(number, number, 0.5, float(number), number, 0))
         curves.close()
         logs.flush()
         with open(tmp_path / "cpu" / "acc.csv", "a") as file:

@@ -112,7 +112,7 @@ def test_round_log_moves_logs_of_an_earlier_run_aside(tmp_path):
     assert [name for name in visible(folder) if not name.startswith("earlier-")] == ["iter-1.txt", "run.json"]
     assert read(folder / "iter-1.txt") == {"run": 3}
     earlier = sorted(folder.glob("earlier-*"))
-    assert {read(each / "iter-1.txt")["run"]: visible(each) for each in earlier} == {
+    assert {read(path / "iter-1.txt")["run"]: visible(path) for path in earlier} == {
         1: ["iter-1.txt", "iter-2.txt", "run.json"],
         2: ["iter-1.txt", "run.json"],
     }
@@ -144,9 +144,9 @@ def test_round_log_moves_the_model_of_an_earlier_run_aside(tmp_path):
 
 
 def test_round_log_with_overwrite_deletes_an_earlier_run_and_keeps_files_of_others(tmp_path):
-    others = ["iter-1.json", "notes.md", "weights-iter.txt"]
+    foreign_files = ["iter-1.json", "notes.md", "weights-iter.txt"]
     (tmp_path / "cpu").mkdir()
-    for name in others:
+    for name in foreign_files:
         (tmp_path / "cpu" / name).write_text("mine")
     for run in (1, 2):
         log = RoundLog(tmp_path, "cpu", overwrite=True)
@@ -155,7 +155,7 @@ def test_round_log_with_overwrite_deletes_an_earlier_run_and_keeps_files_of_othe
             log.round(2, {"run": run})
             log.run({"run": run})
         log.close()
-    assert visible(tmp_path / "cpu") == sorted([*others, "iter-1.txt"])
+    assert visible(tmp_path / "cpu") == sorted([*foreign_files, "iter-1.txt"])
     assert read(tmp_path / "cpu" / "iter-1.txt") == {"run": 2}
 
 
@@ -302,12 +302,12 @@ def test_round_log_frees_rounds_that_are_written(tmp_path):
 
     log = RoundLog(tmp_path, "cpu")
     entry = Entry(ENTRY)
-    kept = weakref.ref(entry)
+    reference = weakref.ref(entry)
     log.round(1, entry)
     log.flush()
     del entry
     gc.collect()
-    assert kept() is None
+    assert reference() is None
     log.evaluation(1, {"accuracy": 0.5})
     log.close()
     assert read(log.folder / "iter-1.txt") == {**ENTRY, "accuracy": 0.5}

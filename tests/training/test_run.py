@@ -102,9 +102,9 @@ def test_run_writes_rounds_facts_and_final_model(tmp_path, capsys):
     logged = entries(tmp_path / "cpu")
     assert list(logged) == [1, 2, 3, 4]
     assert all(entry["num_samples"] == 8 for entry in logged.values())
-    said = facts(tmp_path / "cpu")
-    assert (said["finished"], said["rounds"], said["mode"], said["batch_size"]) == (True, 4, "local", 8)
-    assert (said["optimizer"], said["learning_rate"]) == ("sgd", 0.1)
+    info = facts(tmp_path / "cpu")
+    assert (info["finished"], info["rounds"], info["mode"], info["batch_size"]) == (True, 4, "local", 8)
+    assert (info["optimizer"], info["learning_rate"]) == ("sgd", 0.1)
     again = mx.gluon.SymbolBlock.imports(
         str(tmp_path / "cpu/model/model-symbol.json"), ["data"], str(tmp_path / "cpu/model/model-0000.params")
     )
@@ -121,8 +121,8 @@ def test_run_reports_the_end_to_the_launcher_once_before_the_final_model(tmp_pat
     lines = capsys.readouterr().out.splitlines()
     kinds = [event["kind"] if (event := progress.parse_event(line)) else line for line in lines]
     model = f"final model in {tmp_path / 'cpu/model'}"
-    told = [kind for kind in kinds if kind in (progress.FINISHED, progress.LEFT, model)]
-    assert told == [progress.FINISHED, model, progress.LEFT]
+    events = [kind for kind in kinds if kind in (progress.FINISHED, progress.LEFT, model)]
+    assert events == [progress.FINISHED, model, progress.LEFT]
 
 
 def test_run_with_input_shape_infers_the_networks_shapes(tmp_path):
@@ -157,10 +157,10 @@ def test_run_measures_computing_and_loading_of_a_loop_that_names_no_phases(tmp_p
 
 def test_run_evaluates_the_weights_of_the_round_in_another_process(tmp_path):
     net = dense()
-    own = os.getpid()
+    pid = os.getpid()
 
     def evaluate() -> float:
-        assert os.getpid() != own
+        assert os.getpid() != pid
         assert os.getpriority(os.PRIO_PROCESS, 0) >= EVALUATING
         return float(net[0].weight.data().abs().sum().asscalar()) / 100
 
@@ -178,8 +178,8 @@ def test_run_with_another_metric_ends_at_its_target(tmp_path, capsys):
     trainer = train(net, run, rounds=100_000)
     logged = entries(tmp_path / "cpu")
     assert trainer.round < 100_000
-    found = [entry["perplexity"] for entry in logged.values() if "perplexity" in entry]
-    assert found[:3] == [3.0, 2.0, 1.0]
+    perplexities = [entry["perplexity"] for entry in logged.values() if "perplexity" in entry]
+    assert perplexities[:3] == [3.0, 2.0, 1.0]
     assert not any("accuracy" in entry for entry in logged.values())
     assert facts(tmp_path / "cpu")["metric"] == {"name": "perplexity", "goal": "min"}
     assert re.search(r"perplexity 1 of round \d+ reaches the target 1.0: stopping", capsys.readouterr().out)
@@ -205,9 +205,9 @@ def test_run_logs_how_long_an_evaluation_takes(tmp_path, background):
             (
                 lambda: 1 / 0,
                 r"evaluate has failed in .*test_run.py, line \d+: ZeroDivisionError: division by zero",
-                each,
+                background,
             )
-            for each in (True, False)
+            for background in (True, False)
         ),
         (lambda: 93.5, "evaluate should return the accuracy, 0 to 1, but <lambda> has returned 93.5", False),
     ],
@@ -276,15 +276,15 @@ def test_average_is_begun_anew_where_other_parameters_are_trained(tmp_path, capl
         net.initialize(mx.init.Constant(0.1))
         if frozen:
             net[0].collect_params().setattr("grad_req", "null")
-        kept = esync.Checkpoints(tmp_path / "kept", every=5, resume=rounds > 10)
-        run = esync.Run(tmp_path / "logs", checkpoints=kept, quiet=True, weight_average="polynomial", net=net)
+        checkpoints = esync.Checkpoints(tmp_path / "kept", every=5, resume=rounds > 10)
+        run = esync.Run(tmp_path / "logs", checkpoints=checkpoints, quiet=True, weight_average="polynomial", net=net)
         rate, limits = {"learning_rate": 0.1}, esync.Limits(rounds=rounds)
         with esync.Trainer(net.collect_params(), "sgd", rate, algorithm="local", run=run, limits=limits) as trainer:
             while not trainer.finished:
                 differentiate(lambda net=net: net(INPUTS))
                 trainer.step(8)
-    said = "the average in the checkpoint is of other trained parameters: it begins anew"
-    assert caplog.text.count(said) == 1  # the third run goes on with that of the second
+    message = "the average in the checkpoint is of other trained parameters: it begins anew"
+    assert caplog.text.count(message) == 1  # the third run goes on with that of the second
 
 
 @pytest.mark.parametrize(("average", "warnings"), [("polynomial", 1), ("none", 0)])
@@ -443,39 +443,39 @@ def test_run_resumes_from_its_checkpoint(tmp_path):
     assert trainer.round == 8
     assert list(entries(tmp_path / "logs/cpu")) == list(range(1, 9))
     assert facts(tmp_path / "logs/cpu")["resumed"] == 4
-    whole = dense()
-    train(whole, esync.Run(tmp_path / "whole", quiet=True), 8)
-    assert np.array_equal(net[0].weight.data().asnumpy(), whole[0].weight.data().asnumpy())
+    full_net = dense()
+    train(full_net, esync.Run(tmp_path / "whole", quiet=True), 8)
+    assert np.array_equal(net[0].weight.data().asnumpy(), full_net[0].weight.data().asnumpy())
     assert (tmp_path / "kept/model/model.params").exists()
 
 
 def test_run_with_an_average_evaluates_saves_and_resumes_it(tmp_path):
     """The final model is the average of the rounds' weights; the training itself is as without."""
 
-    def once(name: str, rounds: int, resume: bool = False, average: str = "polynomial", kept: str = "kept"):
+    def once(name: str, rounds: int, resume: bool = False, average: str = "polynomial", folder: str = "kept"):
         net = dense()
 
         def evaluate() -> float:
             return float(net[0].weight.data().asnumpy()[0, 0])
 
-        checkpoints = esync.Checkpoints(tmp_path / kept, 3, resume=resume)
+        checkpoints = esync.Checkpoints(tmp_path / folder, 3, resume=resume)
         run = esync.Run(
             tmp_path / name, checkpoints=checkpoints, net=net, evaluate=evaluate, quiet=True, weight_average=average
         )
         train(net, run, rounds)
-        final = mx.nd.load(str(tmp_path / kept / "model/model.params"))["0.weight"].asnumpy()
+        final = mx.nd.load(str(tmp_path / folder / "model/model.params"))["0.weight"].asnumpy()
         evaluated = {number: entry.get("accuracy") for number, entry in entries(tmp_path / name / "cpu").items()}
         return net[0].weight.data().asnumpy(), final, evaluated
 
-    seen = [once(f"{rounds}", rounds, average="none", kept=f"{rounds}")[0] for rounds in (1, 9)]
+    seen = [once(f"{rounds}", rounds, average="none", folder=f"{rounds}")[0] for rounds in (1, 9)]
     trained, final, evaluated = once("whole", 9)  # mode local adds every eighth iteration
     expected = 0.1 * seen[0] + 0.9 * seen[1]
     assert np.array_equal(trained, seen[-1])
     assert final == pytest.approx(expected, abs=1e-6)
     assert not np.array_equal(final, trained)
     assert evaluated[9] == pytest.approx(float(final[0, 0]))
-    once("parts", 3, kept="parts")
-    assert np.array_equal(once("parts", 9, resume=True, kept="parts")[1], final)
+    once("parts", 3, folder="parts")
+    assert np.array_equal(once("parts", 9, resume=True, folder="parts")[1], final)
 
 
 def test_run_takes_folders_from_the_environment(tmp_path, monkeypatch):

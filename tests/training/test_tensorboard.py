@@ -33,12 +33,12 @@ def test_scalars_of_a_run_are_read_back(tmp_path: Path) -> None:
     values = iter([0.0, 0.25, 0.5, 0.75, 1.0])  # the first is that of the trial
     run = esync.Run(tmp_path / "logs", tensorboard=tmp_path / "events", evaluate=lambda: next(values), every=4)
     train(dense(), run, rounds=4)
-    found = scalars(tmp_path / "events" / "cpu")
-    assert [step for step, _, _ in found["samples_per_second"]] == [1, 2, 3, 4]
-    assert [value for _, value, _ in found["local_iterations"]] == [1.0] * 4
-    assert {"wait_seconds", "transfer_seconds", "bytes_sent", "bytes_received"} < found.keys()
-    assert [(step, value) for step, value, _ in found["accuracy"]] == [(4, 0.25)]
-    times = [at for _, _, at in found["samples_per_second"]]
+    series = scalars(tmp_path / "events" / "cpu")
+    assert [step for step, _, _ in series["samples_per_second"]] == [1, 2, 3, 4]
+    assert [value for _, value, _ in series["local_iterations"]] == [1.0] * 4
+    assert {"wait_seconds", "transfer_seconds", "bytes_sent", "bytes_received"} < series.keys()
+    assert [(step, value) for step, value, _ in series["accuracy"]] == [(4, 0.25)]
+    times = [at for _, _, at in series["samples_per_second"]]
     assert times == sorted(times)
     assert times[0] > 1e9  # seconds since 1970
 
@@ -79,9 +79,9 @@ def test_evaluations_of_finished_runs_are_exported(tmp_path: Path) -> None:
         train(dense(), run, rounds=4)
     assert compare([str(tmp_path / "a"), str(tmp_path / "b"), "--tensorboard", str(tmp_path / "events")]) == 0
     for name in ("local", "local-2"):
-        found = scalars(tmp_path / "events" / "net" / name / "here" / "cpu")
-        assert found["accuracy"][-1][:2] == (4, 0.5)
-        assert found["accuracy"][-1][2] > 1e9
+        series = scalars(tmp_path / "events" / "net" / name / "here" / "cpu")
+        assert series["accuracy"][-1][:2] == (4, 0.5)
+        assert series["accuracy"][-1][2] > 1e9
 
 
 @pytest.mark.parametrize("network", ["../../outside", "/outside", "..", ""])

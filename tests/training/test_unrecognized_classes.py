@@ -15,10 +15,10 @@ SHARES = [
 ]
 
 
-def evaluations(count: int, each: int, **recalls: float):
+def evaluations(count: int, samples: int, **recalls: float):
     parts = {f"recall/{name}": value for name, value in {"a": 0.9, "b": 0.8, "c": 0.6, "d": 0.5, **recalls}.items()}
     for number in range(1, count + 1):
-        yield Evaluated(number, number, 0.9, float(number), number, each * number, parts=parts)
+        yield Evaluated(number, number, 0.9, float(number), number, samples * number, parts=parts)
 
 
 @pytest.mark.parametrize(
