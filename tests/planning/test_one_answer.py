@@ -59,8 +59,8 @@ def settings_of_preset(folder: Path, file: Path) -> dict[str, Any]:
     preset.write_text(yaml.safe_dump(content))
     done = run(SimulationJob(preset, "none", {"log_dir": str(folder / "logs")}, logs=True, quiet=True))
     assert done.logs is not None
-    written = [json.loads(path.read_text()) for path in done.logs.rglob("run.json")]
-    return next(facts["chosen_settings"][-1] for facts in written if facts["rank"] == 0)
+    infos = [json.loads(path.read_text()) for path in done.logs.rglob("run.json")]
+    return next(facts["chosen_settings"][-1] for facts in infos if facts["rank"] == 0)
 
 
 def is_rival(candidate: Candidate) -> bool:

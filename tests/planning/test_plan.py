@@ -130,14 +130,14 @@ def test_steady_part_is_what_arithmetic_says(tmp_path):
 def test_plan_in_processes_prints_ranking_recommendation_and_command(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("esync.planning.ranking.pool", parallel.pool)
     path = write(tmp_path, 0.05, 0.05, 0.5)
-    written = tmp_path / "plan.json"
+    json_file = tmp_path / "plan.json"
     words = [
         str(path),
         "--no-measure",
         "--modes=esync,local",
         "--jobs=1",
         "--what-if=add=gpu:0.05x2",
-        f"--json={written}",
+        f"--json={json_file}",
     ]
     assert main(words) == 0
     output = capsys.readouterr()
@@ -157,7 +157,7 @@ def test_plan_in_processes_prints_ranking_recommendation_and_command(tmp_path, c
     assert not re.search(r"^ (--|fp16|ring)", output.out, re.MULTILINE)
     assert 'times as fast as the best of "fast devices only"' in " ".join(output.out.split())
     assert "simulated" in output.err
-    report = json.loads(written.read_text())
+    report = json.loads(json_file.read_text())
     assert report["recommended"]["flags"]["mode"] == "esync"
     assert report["recommended"]["command"][-1].startswith("esync launch ")
     assert [method["class"] for method in report["classes"]["fast"]] == ["fast"]
@@ -168,19 +168,19 @@ def test_plan_in_processes_prints_ranking_recommendation_and_command(tmp_path, c
 def test_plan_of_hosts_with_several_workers_says_how_they_exchange_as_one(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = Path(write(tmp_path, *[0.1] * 6, bandwidth="8Gbit", on_one_host=3).name)
-    written = tmp_path / "plan.json"
+    json_file = tmp_path / "plan.json"
     words = [
         "--no-measure",
         "--modes=sync,async",
         "--what-if=per-host",
         "--what-if=per-host=false",
-        f"--json={written}",
+        f"--json={json_file}",
     ]
     assert main([str(path), *words]) == 0
     output = capsys.readouterr().out
     assert "* sync, per host" in output
     assert f"# with per_host: true in {path}:\n    esync launch {path} --mode sync\n" in output
-    report = json.loads(written.read_text())
+    report = json.loads(json_file.read_text())
     assert report["recommended"]["per_host"]
     by_host, flat = (
         next(

@@ -133,8 +133,8 @@ def test_baselines_among_the_groups_give_speedups_with_their_limit(logged, tmp_p
     assert [cell.strip() for cell in row.split("|")[2:-1]] == [
         f"{over_one.value:.2f}×", f"{over_sync.value:.2f}×", "1.25×",
     ]  # fmt: skip
-    (written,) = json.loads((tmp_path / "all.json").read_text())["sections"]
-    group = next(entry for entry in written["groups"] if entry["label"] == "ESync, a")
+    (section_content,) = json.loads((tmp_path / "all.json").read_text())["sections"]
+    group = next(entry for entry in section_content["groups"] if entry["label"] == "ESync, a")
     assert group["speedups"]["local"]["value"] == pytest.approx(over_one.value)
     assert group["speedup_limit"] == pytest.approx(1.25)
     assert "times as fast (limit 1.25)" in " ".join(verdict(section))

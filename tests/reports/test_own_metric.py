@@ -35,10 +35,10 @@ def make(base: Path, mode: str, values: tuple[float, ...] = VALUES, **facts: obj
 
 def test_summary_of_another_metric_names_it_and_keeps_its_values(tmp_path: Path) -> None:
     folder = make(tmp_path, "sync")
-    written = json.loads((folder / "sync/Sync.json").read_text())["host"]["cpu"]
-    assert written["metric"] == LOSS
-    assert written["accuracy_list"] == written["accuracy_exact_list"] == list(VALUES)
-    assert written["accuracy_rounds"] == [1, 2, 3]
+    columns = json.loads((folder / "sync/Sync.json").read_text())["host"]["cpu"]
+    assert columns["metric"] == LOSS
+    assert columns["accuracy_list"] == columns["accuracy_exact_list"] == list(VALUES)
+    assert columns["accuracy_rounds"] == [1, 2, 3]
     assert load_summary(folder / "sync/Sync.json")["host"]["cpu"].metric.goal == "min"
 
 

@@ -168,8 +168,8 @@ def test_plot_writes_all_five_figures_and_the_table(tmp_path: Path, capsys: pyte
     assert runs["ESync"]["efficiency"] == pytest.approx(640 / 2.4 / 320)
     assert runs["ESync"]["bytes_per_second"] == pytest.approx(3 * 2 * MODEL_BYTES / 2.4)
     assert [name["wait_max"] for name in runs["ESync"]["devices"]] == [0.0, 0.0, 0.0]
-    written = json.loads(report.read_text())
-    assert sorted(Path(path).stem for path in written["figures"]) == sorted(2 * names)
+    content = json.loads(report.read_text())
+    assert sorted(Path(path).stem for path in content["figures"]) == sorted(2 * names)
 
 
 @pytest.mark.usefixtures("pictures")

@@ -146,8 +146,8 @@ def test_summarize_without_mode_takes_every_known_folder(tmp_path: Path) -> None
     for folder in ("esync", "dcasgd-niid", "local", "figures"):
         write_round(network / folder / "h" / "cpu", 1, sync_round(1, 1.0, ending="local update"))
     assert summarize(tmp_path, mode=None, network="lenet") == 0
-    written = {str(path.relative_to(network)) for path in network.rglob("*.json")}
-    assert written == {"esync/ESync.json", "dcasgd-niid/DCASGD-Non-IID.json", "local/Standalone.json"}
+    summaries = {str(path.relative_to(network)) for path in network.rglob("*.json")}
+    assert summaries == {"esync/ESync.json", "dcasgd-niid/DCASGD-Non-IID.json", "local/Standalone.json"}
 
 
 def test_summary_names_include_every_published_one() -> None:

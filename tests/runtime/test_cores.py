@@ -9,7 +9,7 @@ from esync.runtime.cores import cores
 
 
 @pytest.mark.parametrize(
-    ("group", "written", "expected"),
+    ("group", "files", "expected"),
     [
         ("0::/", {}, 8),  # nothing is limited
         ("0::/", {"cpu.max": "max 100000"}, 8),
@@ -33,12 +33,12 @@ from esync.runtime.cores import cores
     ],
 )
 def test_cores_are_those_that_the_quota_leaves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: str, written: dict[str, str], expected: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: str, files: dict[str, str], expected: int
 ) -> None:
     monkeypatch.setattr(module, "affinity", lambda: 8)
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/self/cgroup").write_text(f"{group}\n")
-    for name, text in written.items():
+    for name, text in files.items():
         place = tmp_path / "sys/fs/cgroup" / name
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(f"{text}\n")

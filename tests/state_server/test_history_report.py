@@ -23,11 +23,11 @@ def finish(url: str, name: str, rounds: int = 3, **changes: object) -> str:
             assert post(f"{job}/report", body)[0] == 200
     assert post(f"{job}/end", {"reason": "target reached"})[0] == 200
 
-    def written() -> list[str]:
+    def stored_runs() -> list[str]:
         runs = send(f"{url}/api/v1/runs?job={name}")[1]["runs"]
         return [run["id"] for run in runs if run["ended"] and run["samples"] == 448 * 2 * rounds]
 
-    return until(written)[0]
+    return until(stored_runs)[0]
 
 
 def test_report_of_a_finished_run_shows_its_figures_and_events(url):

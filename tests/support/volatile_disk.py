@@ -144,13 +144,13 @@ class VolatileDisk:
     def _content(self, inode: int, now: Path | None, choose: Choose) -> bytes:
         """Return what is left of a file: what was flushed or written, or a part of the latter."""
         flushed = self._contents.get(inode, b"")
-        written = now.read_bytes() if now is not None else flushed
-        if written == flushed:
+        content = now.read_bytes() if now is not None else flushed
+        if content == flushed:
             return flushed
         outcome = choose(3)
         if outcome == 2:
-            return written[: choose(len(written) + 1)]
-        return written if outcome else flushed
+            return content[: choose(len(content) + 1)]
+        return content if outcome else flushed
 
     def _flush_all(self) -> None:
         for folder, _, files in os.walk(self.root):
