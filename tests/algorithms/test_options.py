@@ -131,7 +131,7 @@ def test_options_in_python_with_bad_value_name_it(settings, message):
 
 
 def test_options_in_python_with_unknown_name_are_refused():
-    with pytest.raises(TypeError, match="SSP has no option 'stale'; it has statistics, staleness"):
+    with pytest.raises(TypeError, match="SSP has no option 'stale'; it has lr_decay, statistics, staleness"):
         SSP(stale=3)
     with pytest.raises(TypeError, match="SSP was given staleness twice"):
         SSP(3, staleness=2)
