@@ -100,9 +100,9 @@ def main() -> int:
     """Measure, print and, if asked to, write the figures; return 1 if the target is missed."""
     if sys.argv[1:2] == ["--be-strangers"]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
-        strangers = Strangers(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
+        connections = Strangers(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
         print("connected", flush=True)
-        strangers.stay()
+        connections.stay()
         return 0
     parser = program.parser(__doc__)
     parser.add_argument("--number", type=count, default=NUMBER, help="of them (default: %(default)s)")

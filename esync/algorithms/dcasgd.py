@@ -47,7 +47,7 @@ class DCASGD(EveryIteration):
 
         Each worker is answered in a channel of its own.
         """
-        options = self.options.model_dump(exclude={"statistics"})
+        options = self.options.model_dump(include={"strength", "adaptive", "on"})
         return Specification("delay_compensated_sgd", synchronous=self.synchronous, options=options, private=True)
 
     def moving_without_gradient(self, momentum: float, weight_decay: float) -> list[str]:
