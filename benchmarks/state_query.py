@@ -10,22 +10,74 @@ API's. On a machine that does other things, too, compare the two; the load is pr
 """
 
 import asyncio
+import http.client
 import json
 import os
 import re
 import time
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from urllib.parse import urlencode
 
 from harness import program
 from harness.figures import write_figures
-from harness.state_server import FORM, WARM_UP, Figure, new_query, running
+from harness.state_server import state_server
 
 from esync.coordination.http_client import BufferedConnection
 
+WORKERS = 101  # the last one is the slowest, busy for a long time: everybody else is NOT-READY
+WARM_UP = 300  # queries before those that count
+JSON, FORM = "application/json", "application/x-www-form-urlencoded"
 CALLERS = (1, 10, 100)
 TARGETS = {"p50 of one query": 0.4, "queries per second": 2500.0, "p99 of 100 callers": 50.0}
+
+
+@contextmanager
+def running() -> Iterator[int]:
+    """Run a state server with a job; yield its port."""
+    with state_server() as port:
+        begin(port)
+        yield port
+
+
+def begin(port: int) -> None:
+    """Begin the default job, whose slowest worker is busy."""
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    for path, fields in (
+        ("/init/", {"num_workers": WORKERS, "epsilon": 0.02}),
+        ("/apply/", {"r": WORKERS - 1, "k": 0, "c": 1e6, "te": time.time()}),
+    ):
+        connection.request("POST", path, urlencode(fields), {"Content-Type": FORM})
+        response = connection.getresponse()
+        assert response.status == 200, response.read()
+        response.read()
+    connection.close()
+
+
+def new_query(rank: int, k: int) -> tuple[str, str, bytes]:
+    """Return path, content type and body of a query of the JSON API."""
+    asked = {"rank": rank, "round": 1, "iteration": k, "capability": 0.03, "round_trip": 0.0005}
+    return "/api/v1/jobs/default/query", JSON, json.dumps(asked).encode()
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Figures of queries: milliseconds per query, and queries per second."""
+
+    p50: float
+    p99: float
+    per_second: float
+
+    @classmethod
+    def of(cls, seconds: list[float], whole: float) -> "Figure":
+        """Return the figures, given the seconds of all queries and those of the whole."""
+        ordered = sorted(seconds)
+        p50, p99 = (1e3 * ordered[min(len(ordered) - 1, int(share * len(ordered)))] for share in (0.5, 0.99))
+        return cls(p50, p99, len(ordered) / whole)
+
+    def __str__(self) -> str:
+        return f"p50 {self.p50:7.3f} ms   p99 {self.p99:7.3f} ms   {self.per_second:6.0f} queries/s"
 
 
 def published_query(rank: int, k: int) -> tuple[str, str, bytes]:
