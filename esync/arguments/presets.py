@@ -54,13 +54,13 @@ PRESETS: Mapping[str, Preset] = {
             "decay_iterations": config.ROUND_ITERATIONS,
             "compression": "auto",
             "weight_average": "polynomial",
-            "normalization": "group",
+            "normalization": "auto",
         },
         batch_by_speed=True,
     ),
     "skewed-data-shared": Preset(
         "the same, where the data of devices that are too slow may be dealt to the others",
-        {**_MEASURED, "normalization": "group"},
+        {**_MEASURED, "normalization": "auto"},
     ),
 }
 
@@ -93,9 +93,4 @@ def settings_of(name: Any) -> Mapping[str, Any]:
 
 def remark(name: str | None) -> str:
     """Return what a preset stands for, as the end of an error message; "" where none was given."""
-    if not name:
-        return ""
-    otherwise = (
-        "; add --normalization batch to keep the network as it is" if "normalization" in PRESETS[name].settings else ""
-    )
-    return f" (--preset {name} stands for {' '.join(PRESETS[name].words)}{otherwise})"
+    return f" (--preset {name} stands for {' '.join(PRESETS[name].words)})" if name else ""

@@ -10,7 +10,7 @@ from ..data.partitions import GRAMMAR, parse_partition
 from ..data.registry import REGISTRY
 from ..data.user_data import FORMS as DATA_FORMS
 from ..data.user_data import check_name
-from ..models.names import GROUP, NETWORKS, NORMALIZATIONS, SCALABLE, SUFFIX, parse_network
+from ..models.names import BATCH, GROUP, NETWORKS, NORMALIZED, SCALABLE, SUFFIX, parse_network
 from ..runtime import user_functions
 from ..runtime.straggler_injection import NETWORK, parse_straggler_event
 from .flag_types import Condition, FlagGroup, accuracy, argparse_type, count, index, not_negative, positive
@@ -63,9 +63,10 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--normalization",
-        choices=NORMALIZATIONS,
+        choices=(BATCH, GROUP, AUTO),
         help="group: group norm instead of batch norm, without running statistics, for data that differ from worker "
-        f"to worker; the network is then called NETWORK{SUFFIX} (default: as the network is named)",
+        f"to worker; the network is then called NETWORK{SUFFIX}; auto: the same, if it has batch norm (default: as "
+        "the network is named)",
     )
     add("--no-hybridize", action="store_true", help="run the network imperatively (slower, easier to debug)")
     add(
@@ -163,8 +164,15 @@ def _name_with_normalization(options: argparse.Namespace, typed: Set[str]) -> No
     if normalization is None:
         return
     if ":" in options.network:
-        raise ValueError("--normalization: a network of your own has the layers that its function gives it")
+        if normalization != BATCH:
+            raise ValueError(
+                f"--normalization {normalization}: a network of your own has the layers that its function gives it; "
+                f"add --normalization {BATCH} to keep them"
+            )
+        return
     name = parse_network(options.network)
+    if normalization == AUTO:
+        normalization = GROUP if name.base in NORMALIZED else BATCH
     if name.normalization == GROUP != normalization:
         raise ValueError(f"--normalization {normalization} contradicts --network {name}; leave one of them out")
     options.network = str(name.with_normalization(normalization))

@@ -15,7 +15,6 @@ NORMALIZED = (*(name for name in SCALABLE if name != "alexnet"), *_CIFAR)
 NETWORKS = (*SCALABLE, "lenet", "mlp", *_CIFAR)
 
 BATCH, GROUP = "batch", "group"
-NORMALIZATIONS = (BATCH, GROUP)
 #: End of the names of networks with group norm.
 SUFFIX = "-groupnorm"
 #: Multiples of the published number of channels that make sense.

@@ -328,15 +328,27 @@ def test_preset_with_a_flag_that_is_typed_leaves_it_as_typed():
     assert (options.compression, options.mode, options.network) == ("fp16", "esync", "resnet18-v1-groupnorm")
 
 
+@pytest.mark.parametrize(
+    ("network", "flags", "trained"),
+    [
+        ("lenet", [], "lenet"),
+        ("resnet18-v1x0.25", [], "resnet18-v1x0.25-groupnorm"),
+        ("resnet18-v1-groupnorm", [], "resnet18-v1-groupnorm"),
+        ("pathlib:Path", ["--normalization", "batch"], "pathlib:Path"),
+    ],
+)
+def test_preset_for_skewed_data_replaces_batch_norm_where_there_is_any(network, flags, trained):
+    assert read("w", "", ["--preset", "skewed-data", "-n", network, *flags]).network == trained
+
+
 def test_preset_with_one_of_its_switches_turned_off_leaves_the_others_on():
     options = read("w", "", ["-n", "resnet18-v1", "--preset=fast", "--no-overlap"])
     assert (options.overlap, options.mode, options.leave_out) == (False, "tiered", "auto")
 
 
 def test_preset_in_an_error_about_flags_is_spelt_out(capsys):
-    error = refused(capsys, "--preset", "skewed-data", "-n", "lenet")
-    assert "lenet has no batch norm" in error
-    assert "add --normalization batch to keep the network as it is" in error
+    error = refused(capsys, "--preset", "skewed-data", "-n", "pathlib:Path")
+    assert "add --normalization batch" in error
     assert "(--preset skewed-data stands for --mode esync" in error
     assert "--mode sync" in refused(capsys, "--preset", "skewed-data", "-n", "resnet18-v1", "-m", "sync")
 
