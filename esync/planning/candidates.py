@@ -258,7 +258,9 @@ def _variations(mode: str, train: Mapping[str, Any], workers: int) -> Iterator[d
     values = {name: list(config.PLAN_VARIATIONS[name]) for name in config.PLAN_VARIATIONS if name in options}
     if options.get("local_iterations") is not None and options["local_iterations"].default is None:
         del values["local_iterations"]  # a fixed number would be another mode
-    if ALGORITHMS[mode].serverless and workers <= config.PLAN_COLLECTIVE_WORKERS:
+    preset = presets.settings_of(train.get("preset"))
+    compressed = mode == preset.get("mode") and "compression" in preset
+    if ALGORITHMS[mode].serverless and workers <= config.PLAN_COLLECTIVE_WORKERS and not compressed:
         values[COLLECTIVE] = list(SCHEDULES)
     for name in VARIED:
         if name in train and name in (*options, *values) and train[name] not in values.setdefault(name, []):

@@ -52,6 +52,11 @@ def test_flags_that_a_mode_has_are_tried_and_no_others(tmp_path):
     assert [setting for setting in settings if setting["mode"] == "async"] == [{"mode": "async"}]
 
 
+def test_collectives_are_not_tried_in_the_mode_of_a_preset_that_compresses(tmp_path):
+    settings = tried(write(tmp_path, 0.1, 0.2, train="preset: skewed-data"), ["sync", "esync"])
+    assert {setting["mode"] for setting in settings if "collective" in setting} == {"sync"}
+
+
 def test_values_of_the_description_are_tried_too(tmp_path):
     settings = tried(write(tmp_path, 0.1, 0.2, train="local_iterations: 7, staleness: 4"))
     assert {"mode": "local-sgd", "local_iterations": 7} in settings
