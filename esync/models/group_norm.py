@@ -30,7 +30,10 @@ class GroupNorm(mx.gluon.HybridBlock):
         epsilon: added to the variance.
         center: whether the shift beta is trained.
         scale: whether the scale gamma is trained.
-        in_channels: number of channels; 0 takes it from the first input.
+        in_channels: number of channels; 0 takes it from the first input, before the network is hybridized.
+
+    Raises:
+        ValueError: from the call: the network is hybridized, and the number of channels is not known.
     """
 
     def __init__(
@@ -65,6 +68,11 @@ class GroupNorm(mx.gluon.HybridBlock):
     @override
     def hybrid_forward(self, F: Any, x: Any, gamma: Any, beta: Any) -> Any:
         channels = self.gamma.shape[0]
+        if not channels:
+            raise ValueError(
+                f"{self.name}: a compiled network cannot infer the number of channels: give in_channels, or let one "
+                "batch through the network before hybridize()"
+            )
         groups = math.gcd(self._groups, channels)
         half = np.dtype(self.gamma.dtype) == np.float16
         if half:  # sums over a group's values exceed its range

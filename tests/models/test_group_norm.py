@@ -35,6 +35,15 @@ def test_group_norm_normalizes_the_groups_of_each_sample(hybridize, shape, group
     np.testing.assert_allclose(net(mx.nd.array(x)).asnumpy(), expected, rtol=1e-4, atol=1e-4)
 
 
+def test_group_norm_of_a_compiled_network_needs_its_channels():
+    net = mx.gluon.nn.HybridSequential()
+    net.add(mx.gluon.nn.Conv2D(8, 3), GroupNorm())
+    net.initialize()
+    net.hybridize()
+    with pytest.raises(ValueError, match=r"groupnorm\d+: .* give in_channels, or let one batch"):
+        net(mx.nd.zeros((1, 3, 8, 8)))
+
+
 def test_group_norm_has_the_gradient_of_its_definition():
     random = np.random.default_rng(1)
     values, upstream = (random.normal(size=(2, 8, 3, 3)).astype(np.float32) for _ in range(2))
