@@ -89,7 +89,7 @@ def merged(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         rounds, seconds = rounds + part["rounds"], seconds + part["seconds"]
     times, values = ([point[place] for point in whole["accuracies"]] for place in (1, 2))
     whole["time_to"] = {target: metrics.time_to_target(times, values, float(target)) for target in whole["time_to"]}
-    whole["final_accuracy"] = parts[-1]["final_accuracy"]
+    whole["final_accuracy"], whole["final_parts"] = parts[-1]["final_accuracy"], parts[-1]["final_parts"]
     whole["traffic"] = {
         host: {way: sum(part["traffic"][host][way] for part in parts) for way in ways}
         for host, ways in whole["traffic"].items()

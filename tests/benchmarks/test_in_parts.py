@@ -39,6 +39,8 @@ def test_simulation_in_parts_has_the_result_of_one_that_is_as_long(tmp_path):
     assert times[-1] > 65
     assert accuracies[-1] == parts["final_accuracy"]
     assert accuracies[-1] > accuracies[0]  # the second part has gone on with the model of the first
+    recalls = list(parts["final_parts"].values())
+    assert sum(recalls) / len(recalls) == pytest.approx(accuracies[-1], abs=0.03)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "parts.json",
         "parts.real.json",
