@@ -44,13 +44,15 @@ TABLE_3: dict[str, tuple[str, ...]] = {
     "DGC-async": (*_DGC, _MOMENTUM),
     "DGS": (*_DGS, _MOMENTUM),
 }
-#: With `REDUCED_WORKERS` workers: DGC and DGS, less one thing, and DGS with more.
+#: With `REDUCED_WORKERS` workers: the same less one thing, and DGS in both directions.
 REDUCED: dict[str, tuple[str, ...]] = {
-    "DGS, momentum 0": _DGS,
+    "DGS, momentum 0": (*_DGS, "--momentum=0"),
     "DGS, momentum 0.3": (*_DGS, "--momentum=0.3"),
     "DGS, rate ÷ 4": (*_DGS, _MOMENTUM),
-    "DGC-async, momentum 0": _DGC,
+    "DGC-async, momentum 0": (*_DGC, "--momentum=0"),
     "DGC-async, rate ÷ 4": (*_DGC, _MOMENTUM),
+    "GD-async, rate ÷ 4": TABLE_3["GD-async"],
+    "ASGD, rate ÷ 4": TABLE_3["ASGD"],
     "DGS, rate does not fall": (*_DGS[1:], _MOMENTUM),
     "DGS both ways": (*_DGS, _MOMENTUM, "--secondary-ratio=0.01"),
 }
