@@ -231,7 +231,8 @@ def test_rule_that_takes_each_step_twice_is_found(mode: str, rule: str, monkeypa
         return lambda weights, value, *arguments: step(weights, 2 * value, *arguments)
 
     monkeypatch.setattr(rules, "RULES", {**rules.RULES, rule: twice})
-    errors = (failure(draw(MODE + mode, seed)).error for seed in range(SCHEDULES))
+    # A tenth of the schedules of dylu have no outer momentum, without which the model can be checked.
+    errors = (failure(draw(MODE + mode, seed)).error for seed in range(5 * SCHEDULES))
     assert any("does not hold what was used" in error for error in errors)
 
 
