@@ -57,8 +57,6 @@ REDUCED: dict[str, tuple[str, ...]] = {
     "DGS both ways": (*_DGS, _MOMENTUM, "--secondary-ratio=0.01"),
 }
 METHODS = {ALONE: (FALL, "--mode=local", _MOMENTUM), **TABLE_3, **REDUCED}
-#: Part of a method's name → factor of its rate.
-FACTORS = {"rate ÷ 4": 0.25}
 #: Numbers of workers, in the order in which a budget is spent on them.
 WORKERS = (16, 4, 1, 8, 32)
 #: Seeds are several up to so many workers.
@@ -98,7 +96,7 @@ class SparseRun:
 
     def words(self, given: argparse.Namespace) -> list[str]:
         """Return the command line."""
-        rate = RATE * next((factor for part, factor in FACTORS.items() if part in self.method), 1)
+        rate = RATE / 4 if self.method.endswith("rate ÷ 4") else RATE
         words = [*METHODS[self.method], f"--learning-rate={rate:g}", "--weight-decay=0.0005", f"--seed={self.seed}"]
         words += [f"--epochs={self.epochs}", f"--eval-duration={max(1, self.batches // self.workers // POINTS)}"]
         return simulate(description(self.workers, given.out), self, given.out, *words, "--no-logs")

@@ -55,12 +55,6 @@ def begin(port: int) -> None:
     connection.close()
 
 
-def new_query(rank: int, k: int) -> tuple[str, str, bytes]:
-    """Return path, content type and body of a query of the JSON API."""
-    asked = {"rank": rank, "round": 1, "iteration": k, "capability": 0.03, "round_trip": 0.0005}
-    return "/api/v1/jobs/default/query", JSON, json.dumps(asked).encode()
-
-
 @dataclass(frozen=True)
 class Figure:
     """Figures of queries: milliseconds per query, and queries per second."""
@@ -78,6 +72,12 @@ class Figure:
 
     def __str__(self) -> str:
         return f"p50 {self.p50:7.3f} ms   p99 {self.p99:7.3f} ms   {self.per_second:6.0f} queries/s"
+
+
+def new_query(rank: int, k: int) -> tuple[str, str, bytes]:
+    """Return path, content type and body of a query of the JSON API."""
+    asked = {"rank": rank, "round": 1, "iteration": k, "capability": 0.03, "round_trip": 0.0005}
+    return "/api/v1/jobs/default/query", JSON, json.dumps(asked).encode()
 
 
 def published_query(rank: int, k: int) -> tuple[str, str, bytes]:

@@ -10,7 +10,7 @@ from ..data.partitions import GRAMMAR, parse_partition
 from ..data.registry import REGISTRY
 from ..data.user_data import FORMS as DATA_FORMS
 from ..data.user_data import check_name
-from ..models.names import BATCH, GROUP, NETWORKS, NORMALIZED, SCALABLE, SUFFIX, parse_network
+from ..models.names import BATCH, GROUP, NETWORKS, SCALABLE, SUFFIX, has_batch_norm, parse_network
 from ..runtime import user_functions
 from ..runtime.straggler_injection import NETWORK, parse_straggler_event
 from .flag_types import Condition, FlagGroup, accuracy, argparse_type, count, index, not_negative, positive
@@ -172,7 +172,7 @@ def _name_with_normalization(options: argparse.Namespace, typed: Set[str]) -> No
         return
     name = parse_network(options.network)
     if normalization == AUTO:
-        normalization = GROUP if name.base in NORMALIZED else BATCH
+        normalization = GROUP if has_batch_norm(options.network) else name.normalization
     if name.normalization == GROUP != normalization:
         raise ValueError(f"--normalization {normalization} contradicts --network {name}; leave one of them out")
     options.network = str(name.with_normalization(normalization))
