@@ -66,9 +66,9 @@ def test_machines_are_measured_by_one_without_mxnet_and_what_is_missing_is_named
     assert all(worker.simulate.step_time >= 0.2 for worker in description.workers if worker.simulate.step_time)
     bandwidths = {name: link.bandwidth for name, link in description.network.hosts.items()}
     assert bandwidths.keys() == {BEE}  # the others are equal
-    # Where the processors are busy, the short queues of these links run empty.
-    assert 20e6 < bandwidths[BEE] < 48e6
-    assert 100e6 < description.network.bandwidth < 250e6
+    # Where the processors are busy, the short queues of these links run empty: less than half has been measured.
+    assert 10e6 < bandwidths[BEE] < 48e6
+    assert 50e6 < description.network.bandwidth < 250e6
     assert description.servers[0].simulate.message_time != 1e-4
     output = job.output
     assert "not measured: host dog: ssh cannot log in to 10.77.0.99" in output
