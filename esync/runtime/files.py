@@ -226,7 +226,7 @@ def memory_descriptor(name: str) -> int:
     /dev/shm is too small for models in many containers.
 
     Args:
-        name: name in the kernel's list of mapped files.
+        name: name in the links of /proc, which end with it and " (deleted)".
 
     Raises:
         OSError: the file cannot be created.
@@ -234,8 +234,8 @@ def memory_descriptor(name: str) -> int:
     for flag in (_MFD_NOEXEC_SEAL, 0):
         with contextlib.suppress(OSError):
             return os.memfd_create(name, os.MFD_CLOEXEC | flag)
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
+    with tempfile.TemporaryDirectory() as folder:
+        return os.open(Path(folder, name), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def earlier_stamp() -> str:

@@ -1,9 +1,10 @@
-"""Memory that several processes of a machine share, without a name in any file system (Linux).
+"""Memory that several processes of a machine share, without a file that could be left over (Linux).
 
 It is a file of `files.memory_descriptor`, which exists while a process has it open or mapped, so that
-nothing remains when all processes have ended. Its bytes can be locked. Locks belong to a process: the
-kernel releases them when the process ends, even by SIGKILL, and forked processes do not inherit them.
-They are also released when the process closes any descriptor of the file.
+nothing remains when all processes have ended. Processes of the same user find it in /proc by its name.
+Its bytes can be locked. Locks belong to a process: the kernel releases them when the process ends, even
+by SIGKILL, and forked processes do not inherit them. They are also released when the process closes any
+descriptor of the file.
 """
 
 import contextlib
@@ -11,10 +12,12 @@ import errno
 import fcntl
 import mmap
 import os
+import socket
 import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from .errors import ExpectedError
 from .files import memory_descriptor
@@ -27,6 +30,10 @@ _FIRST_PAUSE, _PAUSE_GROWTH, _LONGEST_PAUSE = 0.00005, 1.5, 0.002
 
 class SharedMemoryError(ExpectedError):
     """Raised when memory cannot be shared; the message says why."""
+
+
+class NameTakenError(ExpectedError):
+    """Raised when another process keeps a name for too long."""
 
 
 class MemoryFile:
@@ -68,7 +75,7 @@ class MemoryFile:
         It is completely allocated, so that no later access fails for lack of memory.
 
         Args:
-            name: name in the kernel's list of mapped files.
+            name: name by which `find` finds it.
             size: number of bytes.
 
         Raises:
@@ -83,6 +90,19 @@ class MemoryFile:
                 os.close(descriptor)
             raise SharedMemoryError(f"cannot allocate {size / 1e6:.1f} MB of shared memory: {error.strerror}") from None
         return cls(descriptor, size)
+
+    @classmethod
+    def find(cls, name: str) -> "MemoryFile | None":
+        """Return the shared memory of that name in which another process holds a lock; None if there is none."""
+        for link in _links(name):
+            try:
+                descriptor = os.open(link, os.O_RDWR)
+            except OSError:  # that process has ended
+                continue
+            if _holder(descriptor, 0, 0):
+                return cls(descriptor, os.fstat(descriptor).st_size)
+            os.close(descriptor)  # its processes have ended, but for those that they have forked
+        return None
 
     # --- locks ------------------------------------------------------------------------------------
 
@@ -125,9 +145,7 @@ class MemoryFile:
 
         For a process in another namespace, it is an unspecified number other than 0.
         """
-        request = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
-        kind, _, _, _, process = _FLOCK.unpack(fcntl.fcntl(self.descriptor, fcntl.F_GETLK, request))
-        return 0 if kind == fcntl.F_UNLCK else process or -1
+        return _holder(self.descriptor, byte, 1)
 
     def close(self) -> None:
         """Release all locks and the memory, which is freed with the last array in it.
@@ -138,3 +156,50 @@ class MemoryFile:
             os.close(self.descriptor)
             self.descriptor = -1
             del self.memory
+
+
+def _holder(descriptor: int, start: int, length: int) -> int:
+    """Return the id of another process that holds a lock on these bytes; a length of 0 reaches to the end."""
+    request = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
+    kind, _, _, _, process = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, request))
+    return 0 if kind == fcntl.F_UNLCK else process or -1
+
+
+def _links(name: str) -> Iterator[Path]:
+    """Yield the links in /proc to files of `memory_descriptor` that other processes of this user have open."""
+    for process in Path("/proc").glob("[0-9]*"):
+        links: list[Path] = []
+        if process.name != str(os.getpid()):
+            with contextlib.suppress(OSError):  # it belongs to another user, or has ended
+                links += (process / "fd").iterdir()
+        for link in links:
+            with contextlib.suppress(OSError):  # it has been closed
+                if os.readlink(link).endswith((f":{name} (deleted)", f"/{name} (deleted)")):
+                    yield link
+
+
+@contextlib.contextmanager
+def exclusive(name: str, patience: float) -> Iterator[None]:
+    """Exclude all other processes of this machine that use the same name, in a `with` statement.
+
+    The name is that of an abstract Unix socket, which disappears with its process.
+
+    Args:
+        name: the name.
+        patience: seconds to wait for another process.
+
+    Raises:
+        NameTakenError: another process keeps the name for longer.
+    """
+    limit, pause = time.monotonic() + patience, _FIRST_PAUSE
+    with socket.socket(socket.AF_UNIX) as owner:
+        while True:
+            try:
+                owner.bind(f"\0{name}")
+                break
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE or time.monotonic() > limit:
+                    raise NameTakenError(f"another process has kept {name} for {patience:g} s") from None
+            time.sleep(pause)
+            pause = min(pause * _PAUSE_GROWTH, _LONGEST_PAUSE)
+        yield

@@ -6,6 +6,8 @@ import getpass
 import logging
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -183,17 +185,22 @@ def test_write_atomically_without_renaming_copies_with_a_warning(
 
 
 @pytest.mark.parametrize("number", [0, errno.EACCES, errno.ENOSYS, errno.EPERM])
-def test_memory_without_memfd_is_an_unnamed_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+def test_memory_without_memfd_is_found_by_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     if number:
         refuse(monkeypatch, os, "memfd_create", number)
     with through_memory(tmp_path / "model") as path:
         path.write_bytes(b"weights")
     assert (tmp_path / "model").read_bytes() == b"weights"
-    memory = MemoryFile.create("esync-test", 4096)
+    name = f"esync-test-{number}"
+    memory = MemoryFile.create(name, 4096)
     other = MemoryFile(os.dup(memory.descriptor), 4096)
     memory.memory[0] = 7
     assert other.memory[0] == 7
     assert memory.hold(1)
+    find = "from esync.runtime.memory_file import MemoryFile; print(MemoryFile.find('NAME').memory[0])".replace(
+        "NAME", name
+    )
+    assert subprocess.run([sys.executable, "-c", find], capture_output=True, text=True).stdout == "7\n"
     for file in (memory, other):
         file.close()
 

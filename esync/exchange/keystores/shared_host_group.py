@@ -1,12 +1,13 @@
 """The memory that worker processes of one host share; see `host_group`.
 
-The first process creates it, and passes its descriptor to the others
-(`runtime.descriptor_service`). The memory has no name, and is freed when the last process that has
-it ends. Each worker holds a lock while it lives, so the others know whether it is alive. Linux only.
+The first process creates it, and the others find it by its name (`runtime.memory_file`). It is freed when
+the last process that has it ends. Each worker holds a lock while it lives, so the others know whether it
+is alive. Linux only.
 
-The memory starts with the number of changes of the table, followed by two copies of the table. The
-parity of the number selects the valid copy. A change is written to the other copy, which becomes
-valid when the number is incremented. So a worker that is killed before that has changed nothing.
+The memory starts with the number of changes of the table and a digest of what must be equal in all
+workers, followed by two copies of the table. The parity of the number selects the valid copy. A change
+is written to the other copy, which becomes valid when the number is incremented. So a worker that is
+killed before that has changed nothing.
 """
 
 import hashlib
@@ -20,8 +21,7 @@ import numpy as np
 from typing_extensions import override
 
 from ... import config
-from ...runtime.descriptor_service import DescriptorService, DescriptorServiceError, OtherTermsError
-from ...runtime.memory_file import MemoryFile, SharedMemoryError
+from ...runtime.memory_file import MemoryFile, NameTakenError, SharedMemoryError, exclusive
 from ..base import ExchangeError
 from ..host_group import HostGroup, HostMemoryPlan
 
@@ -31,6 +31,10 @@ log = logging.getLogger(__name__)
 VERSION = 1
 #: Alignment in bytes: of the tables (a cache line), and of the arrays (a page).
 _LINE, _PAGE = 64, 4096
+#: Place of the digest.
+_TERMS = slice(8, 8 + hashlib.sha256().digest_size)
+#: Seconds to wait while another worker joins.
+_PATIENCE = 10.0
 #: Bytes that are locked: for the table, and while the first worker of the host lives; those of the
 #: other workers follow.
 _TABLE, _ALIVE = 0, 1
@@ -58,7 +62,6 @@ class SharedHostGroup(HostGroup):
         self.rank, self.ranks, self.most = rank, tuple(ranks), most
         self._token, self._patience = token, patience
         self._file: MemoryFile | None = None
-        self._service: DescriptorService | None = None
         self._arrays: dict[tuple[Any, ...], np.ndarray] = {}
         self._tables: list[np.ndarray] = []
         self._seen = 0  # number of changes of the table when it was last locked
@@ -67,39 +70,35 @@ class SharedHostGroup(HostGroup):
     def join(self, plan: HostMemoryPlan) -> bool:
         parts, size = _layout(plan, self.ranks)
         terms = hashlib.sha256(repr((VERSION, self.ranks, self.most, plan.table.descr, parts)).encode()).digest()
-        service = DescriptorService(f"esync-{self._token}", terms)
-        made: list[MemoryFile] = []
-
-        def make() -> int:
-            made.append(MemoryFile.create(service.name, size))
-            return made[0].descriptor
-
+        name = f"esync-{self._token}"
         try:
-            descriptor = service.get_or_make(make)
-            file = made[0] if made else MemoryFile(descriptor, size)
-        except OtherTermsError as error:
-            service.close()
-            raise ExchangeError(f"{error}: the workers of this host do not exchange the same vectors") from None
-        except DescriptorServiceError as error:
-            service.close()
+            with exclusive(name, _PATIENCE):
+                file = MemoryFile.find(name)
+                if file is None:
+                    file = MemoryFile.create(name, size)
+                    file.memory[_TERMS] = terms
+                equal = file.memory[_TERMS] == terms
+                held = equal and file.hold(self._lock_of(self.rank))
+        except NameTakenError as error:
             log.warning("%s; worker %d exchanges by itself", error, self.rank)
             return False
         except SharedMemoryError as error:
-            service.close()
             raise ExchangeError(
                 f"{error}; the {len(self.ranks)} workers of this host need that much in common to exchange as one: "
                 "leave per_host out of the description, or place fewer workers on this host"
             ) from None
-        if not file.hold(self._lock_of(self.rank)):
+        if not equal:
+            file.close()
+            raise ExchangeError("the workers of this host do not exchange the same vectors")
+        if not held:
             log.warning(
                 "process %d is worker %d of this host, and may hang; this one exchanges by itself",
                 file.holder(self._lock_of(self.rank)),
                 self.rank,
             )
-            service.close()
             file.close()
             return False
-        self._service, self._file = service, file
+        self._file = file
         self._changes: np.ndarray = np.ndarray((1,), np.int64, file.memory)
         self._tables = [
             np.ndarray((plan.table.itemsize,), np.uint8, file.memory, parts["table", which][0]) for which in (0, 1)
@@ -169,10 +168,9 @@ class SharedHostGroup(HostGroup):
 
     @override
     def leave(self) -> None:
-        if self._service is not None and self._file is not None:
-            self._service.close()
+        if self._file is not None:
             self._file.close()
-            self._service = self._file = None
+            self._file = None
             self._arrays, self._tables = {}, []
             del self._changes
 
