@@ -122,7 +122,7 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
         raise RuntimeError(
             "esync.Trainer has no allreduce_grads and no update: call step. To clip this worker's gradients by their "
             "norm, call mx.gluon.utils.clip_global_norm([p.grad() for p in params if p.grad_req != 'null'], "
-            "bound × batch size) before it"
+            "bound × what step divides by, its first argument) before it"
         )
 
     def update(self, batch_size: int, ignore_stale_grad: bool = False) -> None:

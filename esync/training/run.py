@@ -22,7 +22,7 @@ from ..loggers import BackgroundLogger, LoggedRun, Logger, chosen_loggers
 from ..loggers.tensorboard import EventFile, require
 from ..runtime import progress
 from ..runtime.environment import state_server_address
-from ..runtime.errors import EvaluationError
+from ..runtime.errors import EvaluationError, enumeration
 from ..runtime.exit_hooks import failure
 from ..runtime.files import expanded
 from ..runtime.metric import Goal, Metric
@@ -38,6 +38,7 @@ from .evaluation_process import EvaluationProcess, EvaluationProgram
 from .forked_evaluation import ForkedEvaluation
 from .inline_evaluator import InlineEvaluator
 from .loop import DIVERGED
+from .plain_arrays import PlainArrays
 from .plateau_detection import PlateauDetection
 from .round_callbacks import Evaluator, LogClock, PeriodicEvaluation, RoundCallbacks, average_of
 from .round_log import MODEL_FOLDER, RoundLog, loggers_of
@@ -193,6 +194,7 @@ class Run(TrainerCallback):
         self._reports: RoundReporter | None = None
         self._evaluations: PeriodicEvaluation | None = None  # on rank 0
         self._rounds: RoundCallbacks | None = None
+        self._arrays: PlainArrays | None = None  # which the evaluating process has as they were at the start
         self._weight_average = weight_average
         self._closed = self._pausing = False
         self.unrecognized_classes = UnrecognizedClasses()
@@ -321,6 +323,7 @@ class Run(TrainerCallback):
         """Record the step that has just been taken, and write a checkpoint where one is due."""
         assert self._rounds is not None
         if trainer.exchanged:
+            self._check_arrays()
             trainer.replica.add_to_average()
             self._rounds.done(trainer)
             if self.checkpoints is not None:
@@ -423,8 +426,19 @@ class Run(TrainerCallback):
         forked = ForkedEvaluation(evaluate, trainer.replica, self._metric)
         on_cpu = all(parameter.list_ctx()[0].device_type == "cpu" for parameter in trainer._params)
         if self._background and on_cpu and not rounds_weights(trainer._params):  # a fork is handed float32 values
+            self._arrays = None if self._net is None else PlainArrays(self._net)
             return EvaluationProcess(forked, trainer.replica.size, self._evaluation_timeout)
         return InlineEvaluator(trainer, forked.result)
+
+    def _check_arrays(self) -> None:
+        """After the first exchange, warn of arrays that training changes, but not in the evaluating process."""
+        if self._arrays is not None and (names := self._arrays.changed()):
+            progress.warn(
+                f"training changes {enumeration(names, 3)}, which is no Parameter: `evaluate` sees its value of the "
+                "start, and neither exchanges nor checkpoints have it. Make it a Parameter with grad_req='null', or "
+                "evaluate in the worker itself by esync.Run(…, background=False)"
+            )
+        self._arrays = None
 
     def _begin_loggers(self, trainer: Trainer, logs: RoundLog, facts: dict[str, Any], goes_on: bool) -> dict[str, Any]:
         """Begin to log the run, and return what identifies it with each logger, by the logger's name."""

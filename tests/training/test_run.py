@@ -294,6 +294,31 @@ def test_average_that_is_lost_with_a_replaced_worker_is_warned_of(average, warni
     assert caplog.text.count("the average of the weights was lost with the worker that this one replaces") == warnings
 
 
+class Centred(mx.gluon.nn.Dense):
+    """Keeps the mean of its inputs, and the newest one, in arrays of its own."""
+
+    def __init__(self) -> None:
+        super().__init__(2, in_units=4)
+        self.mean, self.newest, self.scale = mx.nd.zeros(4), mx.nd.zeros(4), mx.nd.ones(4)
+
+    def forward(self, x):
+        if mx.autograd.is_training():
+            self.mean[:] = 0.9 * self.mean + 0.1 * x.mean(axis=0)
+            self.newest = x[0]
+        return super().forward((x - self.mean) * self.scale)
+
+
+@pytest.mark.parametrize("background", [True, False])
+def test_array_that_training_changes_and_the_fork_has_not_is_named(tmp_path, background, caplog):
+    net = mx.gluon.nn.Sequential()
+    net.add(Centred())
+    net.initialize()
+    run = esync.Run(tmp_path, evaluate=lambda: 0.5, background=background, net=net, quiet=True)
+    train(net, run)
+    warning = f"training changes {net[0].name}.mean, {net[0].name}.newest, which is no Parameter: `evaluate` sees"
+    assert caplog.text.count(warning) == (1 if background else 0)
+
+
 def test_class_that_a_program_never_recognizes_is_warned_of(tmp_path, caplog):
     def evaluate():
         return {"accuracy": 0.6, "recall": {"cat": 0.9, "dog": 0.9, "owl": 0.0}}
