@@ -434,9 +434,9 @@ class Run(TrainerCallback):
         """After the first exchange, warn of arrays that training changes, but not in the evaluating process."""
         if self._arrays is not None and (names := self._arrays.changed()):
             progress.warn(
-                f"training changes {enumeration(names, 3)}, which is no Parameter: `evaluate` sees its value of the "
-                "start, and neither exchanges nor checkpoints have it. Make it a Parameter with grad_req='null', or "
-                "evaluate in the worker itself by esync.Run(…, background=False)"
+                f"training changes arrays that are no Parameters ({enumeration(names, 3)}): `evaluate` sees their "
+                "values of the start, and neither exchanges nor checkpoints have them. Make them Parameters with "
+                "grad_req='null', or evaluate in the worker itself by esync.Run(…, background=False)"
             )
         self._arrays = None
 

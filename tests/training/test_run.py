@@ -315,7 +315,7 @@ def test_array_that_training_changes_and_the_fork_has_not_is_named(tmp_path, bac
     net.initialize()
     run = esync.Run(tmp_path, evaluate=lambda: 0.5, background=background, net=net, quiet=True)
     train(net, run)
-    warning = f"training changes {net[0].name}.mean, {net[0].name}.newest, which is no Parameter: `evaluate` sees"
+    warning = f"training changes arrays that are no Parameters ({net[0].name}.mean, {net[0].name}.newest): `evaluate`"
     assert caplog.text.count(warning) == (1 if background else 0)
 
 
