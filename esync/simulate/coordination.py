@@ -13,8 +13,8 @@ from ..coordination.coordinator import Coordinator, InvalidError
 from ..coordination.delayed import DelayedCoordination
 from ..coordination.straggler_policies import OnlinePolicy, PolicyDirective
 from ..runtime.errors import ExpectedError
-from ..runtime.futures import Completed, Future, Handle
-from .engine import SimulationEngine
+from ..runtime.futures import Completed, Handle
+from .engine import SimulationEngine, VirtualFuture
 from .network import Network
 
 T = TypeVar("T")
@@ -211,7 +211,7 @@ class SimulatedDelayedCoordination(DelayedCoordination):
     def __init__(self, client: SimulatedCoordination, engine: SimulationEngine, name: str) -> None:
         super().__init__(client)
         self._engine = engine
-        self._calls: deque[tuple[Callable[[], Any], _Answer[Any]]] = deque()
+        self._calls: deque[tuple[Callable[[], Any], VirtualFuture[Any]]] = deque()
         self._news = engine.event()
         self._closed = False
         self.task = engine.spawn(f"the questions of {name}", self._work)
@@ -222,9 +222,9 @@ class SimulatedDelayedCoordination(DelayedCoordination):
         self._wake()
 
     @override
-    def _start(self, call: Callable[[], T]) -> "_Answer[T]":
+    def _start(self, call: Callable[[], T]) -> VirtualFuture[T]:
         self._engine.settle()
-        answer: _Answer[T] = _Answer(self._engine)
+        answer: VirtualFuture[T] = VirtualFuture(self._engine, "the state server's answer")
         self._calls.append((call, answer))
         self._wake()
         return answer
@@ -242,22 +242,3 @@ class SimulatedDelayedCoordination(DelayedCoordination):
                 value = call()
                 self._engine.settle()
                 answer.complete(value)
-
-
-class _Answer(Future[T]):
-    """The handle of a call in progress."""
-
-    def __init__(self, engine: SimulationEngine) -> None:
-        super().__init__("the state server's answer")
-        self._engine, self._arrived = engine, engine.event()
-
-    def complete(self, value: T) -> None:
-        """Set the answer, and wake the task that waits for it."""
-        super().complete(value)
-        self._arrived.succeed()
-
-    def _poll(self) -> None:
-        self._engine.settle()
-
-    def _await(self) -> None:
-        self._engine.wait(self._arrived, "the state server's answer")

@@ -264,6 +264,35 @@ class SimulationEngine:
         return self._current
 
 
+class VirtualFuture(Future[T]):
+    """A handle that another task completes.
+
+    Args:
+        engine: the simulation's engine.
+        missing: name of the result in messages.
+    """
+
+    def __init__(self, engine: SimulationEngine, missing: str) -> None:
+        super().__init__(missing)
+        self._engine, self._over = engine, engine.event()
+
+    def complete(self, value: T) -> None:
+        """Set the result, and wake the task that waits for it."""
+        super().complete(value)
+        self._over.succeed()
+
+    def fail(self, error: BaseException) -> None:
+        """Set the error, and wake the task that waits for the result."""
+        super().fail(error)
+        self._over.succeed()
+
+    def _poll(self) -> None:
+        self._engine.settle()
+
+    def _await(self) -> None:
+        self._engine.wait(self._over, self._missing)
+
+
 class TimedFuture(Future[T]):
     """A handle with a known result that arrives at a given time.
 

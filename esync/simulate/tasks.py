@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 from .. import config
 from ..exchange import ExchangeError
-from .engine import SimulationEngine
+from .engine import SimulationEngine, VirtualFuture
 
 
-class VirtualTask:
+class VirtualTask(VirtualFuture[None]):
     """Work in a separate task; see `protocol.store.StoreTask`.
 
     Args:
@@ -17,39 +17,26 @@ class VirtualTask:
         cancel: function that ends its wait.
 
     Attributes:
+        cancel: see `StoreTask.cancel`.
         task: the engine's task.
     """
 
     def __init__(
         self, engine: SimulationEngine, name: str, work: Callable[[], None], cancel: Callable[[], None]
     ) -> None:
-        self._engine, self._name, self._work, self._cancel = engine, name, work, cancel
-        self._over = engine.event()
-        self._error: Exception | None = None
+        super().__init__(engine, name)
+        self._work, self.cancel = work, cancel
         self.task = engine.spawn(name, self._run)
-
-    def done(self) -> bool:
-        """See `StoreTask.done`."""
-        self._engine.settle()
-        return bool(self._over.triggered)
-
-    def wait(self) -> None:
-        """See `StoreTask.wait`."""
-        self._engine.wait(self._over, self._name)
-        if self._error is not None:
-            raise self._error
-
-    def cancel(self) -> None:
-        """See `StoreTask.cancel`."""
-        self._cancel()
 
     def _run(self) -> None:
         try:
             self._work()
         except Exception as error:
-            self._error = error
-        self._engine.settle()
-        self._over.succeed()
+            self._engine.settle()
+            self.fail(error)
+        else:
+            self._engine.settle()
+            self.complete(None)
 
 
 class VirtualWait:
