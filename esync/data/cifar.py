@@ -5,7 +5,6 @@ the fine one, which is learnt) and 3,072 bytes of an image: its red, green and b
 32 rows of 32 pixels.
 """
 
-import hashlib
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,30 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
-from .errors import DataError, broken_file
+from .data_file import DataFile
+from .errors import DataError, broken_file, unreadable
 
 SHAPE = (3, 32, 32)  # colour planes, height, width
 PIXELS = 3 * 32 * 32
-
-
-@dataclass(frozen=True)
-class BinaryFile:
-    """A file of records, with its size in bytes and the SHA-1 of its content."""
-
-    name: str
-    size: int
-    sha1: str
-
-    def fault(self, path: Path) -> str:
-        """Return the problem of the content of the file at this path; "" for none."""
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            return "no such file" if isinstance(error, FileNotFoundError) else f"unreadable ({error.strerror})"
-        if len(content) != self.size:
-            return f"content of {'more' if len(content) > self.size else 'less'} than {self.size} bytes"
-        digest = hashlib.sha1(content).hexdigest()
-        return "" if digest == self.sha1 else f"content with SHA-1 {digest} instead of {self.sha1}"
 
 
 @dataclass(frozen=True)
@@ -62,12 +42,11 @@ class CifarEntry:
     name: str
     classes: int
     label_bytes: int
-    train: tuple[BinaryFile, ...]
-    test: tuple[BinaryFile, ...]
+    train: tuple[DataFile, ...]
+    test: tuple[DataFile, ...]
     archive: Archive
     mirrors: tuple[str, ...]
     debian_package: str = ""
-    channels: int = 3
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -75,7 +54,7 @@ class CifarEntry:
         return SHAPE
 
     @property
-    def files(self) -> tuple[BinaryFile, ...]:
+    def files(self) -> tuple[DataFile, ...]:
         """All files of the data set."""
         return self.train + self.test
 
@@ -94,7 +73,7 @@ class CifarEntry:
         """
         return *self._records(folder, self.train), *self._records(folder, self.test)
 
-    def _records(self, folder: Path, files: tuple[BinaryFile, ...]) -> tuple[np.ndarray, np.ndarray]:
+    def _records(self, folder: Path, files: tuple[DataFile, ...]) -> tuple[np.ndarray, np.ndarray]:
         size = PIXELS + self.label_bytes
         parts = []
         for file in files:
@@ -102,8 +81,7 @@ class CifarEntry:
             try:
                 content = np.fromfile(path, np.uint8)
             except OSError as error:
-                wrong = "no such file" if isinstance(error, FileNotFoundError) else f"unreadable ({error.strerror})"
-                raise broken_file(path, wrong, f"records of {size} bytes") from None
+                raise broken_file(path, unreadable(error), f"records of {size} bytes") from None
             if not content.size or content.size % size:
                 raise broken_file(path, f"{content.size} bytes", f"whole records of {size} bytes")
             records = content.reshape(-1, size)
@@ -118,7 +96,7 @@ class CifarEntry:
         return images, labels
 
 
-def members(archive: Path, files: dict[str, BinaryFile]) -> Iterator[tuple[BinaryFile, bytes]]:
+def members(archive: Path, files: dict[str, DataFile]) -> Iterator[tuple[DataFile, bytes]]:
     """Yield the given files of an archive, identified by the last component of their path.
 
     Raises:

@@ -40,11 +40,6 @@ class Dataset:
     digest: str = ""
 
     @property
-    def channels(self) -> int:
-        """Number of colour planes of an image."""
-        return self.shape[0]
-
-    @property
     def labels(self) -> tuple[str, ...]:
         """Name of each class; its number where it has none, or none that is unique and fits into tables."""
         names = [*self.class_names, *("" for _ in range(self.classes - len(self.class_names)))]

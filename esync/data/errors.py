@@ -29,6 +29,11 @@ def fetch_remedy(data_dir: Path | str, name: str) -> str:
     return f"To get it anew: python -m esync.data fetch --to {shlex.quote(str(data_dir))}{which}"
 
 
+def unreadable(error: OSError) -> str:
+    """Return the problem of a file that cannot be read."""
+    return "no such file" if isinstance(error, FileNotFoundError) else f"unreadable ({error.strerror or error})"
+
+
 def broken_file(path: Path, wrong: str, expected: str) -> DataError:
     """Return the error for an invalid file DATA_DIR/SET/FILE."""
     return DataError(path, wrong, expected=expected, remedy=fetch_remedy(path.parent.parent, path.parent.name))

@@ -21,15 +21,16 @@ from esync import config
 
 from ..runtime.files import atomic_path, flush_folder, leftovers, lock_file
 from .cifar import Archive, CifarEntry, members
+from .data_file import DataFile
 from .debian import unpacked
 from .errors import DataError
-from .registry import AnyEntry, AnyFile
+from .registry import AnyEntry
 
 CONSOLE = Console()  # where progress is shown
 CHUNK = 1 << 16  # largest number of bytes to yield at a time
 
 
-def download(url: str, file: AnyFile | Archive, timeout: float) -> Iterator[bytes]:
+def download(url: str, file: DataFile | Archive, timeout: float) -> Iterator[bytes]:
     """Yield the bytes of a compressed file; `timeout` is in seconds without a byte.
 
     Raises:
@@ -113,13 +114,13 @@ def fetch(
     return folder
 
 
-def faults(entry: AnyEntry, data_dir: Path) -> dict[AnyFile, str]:
+def faults(entry: AnyEntry, data_dir: Path) -> dict[DataFile, str]:
     """Return the problem of each missing or incomplete file of a data set."""
     problems = {file: file.fault(data_dir / entry.name / file.name) for file in entry.files}
     return {file: fault for file, fault in problems.items() if fault}
 
 
-def _from_package(package: str, files: Iterable[AnyFile], folder: Path) -> None:
+def _from_package(package: str, files: Iterable[DataFile], folder: Path) -> None:
     with CONSOLE.status(f"getting the Debian package {package}"), unpacked(package) as room:
         for file in files:
             path = next(room.rglob(file.name), None)
@@ -152,12 +153,12 @@ def _from_mirrors(mirrors: Sequence[str], target: Path, download: Callable[[str]
     )
 
 
-def _one_file(file: AnyFile, folder: Path, timeout: float, url: str) -> None:
+def _one_file(file: DataFile, folder: Path, timeout: float, url: str) -> None:
     _place(download(url, file, timeout), file, folder, origin=url)
     _print(f"{folder / file.name}: from {url}")
 
 
-def _from_archive(entry: CifarEntry, files: Iterable[AnyFile], folder: Path, timeout: float, url: str) -> None:
+def _from_archive(entry: CifarEntry, files: Iterable[DataFile], folder: Path, timeout: float, url: str) -> None:
     """Download an archive beside the files, and extract the missing ones."""
     missing = {file.name: file for file in entry.files if file in set(files)}
     temporary = folder / f".{entry.archive.name}"
@@ -174,7 +175,7 @@ def _from_archive(entry: CifarEntry, files: Iterable[AnyFile], folder: Path, tim
         temporary.unlink(missing_ok=True)
 
 
-def _place(chunks: Iterable[bytes], file: AnyFile, folder: Path, origin: str) -> None:
+def _place(chunks: Iterable[bytes], file: DataFile, folder: Path, origin: str) -> None:
     """Write a file under a temporary name, check it, and rename it; remove it on failure."""
     for leftover in leftovers(folder / file.name):  # the caller has locked this folder
         leftover.unlink()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .errors import broken_file
+from .errors import broken_file, unreadable
 
 UNSIGNED_BYTE = 8
 
@@ -26,14 +26,12 @@ def decompress(path: Path, limit: int = -1) -> bytes:
     try:
         with gzip.open(path) as file:
             return file.read(limit + 1 if limit >= 0 else -1)
-    except FileNotFoundError:
-        wrong = "no such file"
     except EOFError:
         wrong = f"truncated gzip file of {path.stat().st_size} bytes"
     except (gzip.BadGzipFile, zlib.error) as error:
         wrong = f"corrupt gzip file ({error})"
     except OSError as error:
-        wrong = f"unreadable ({error.strerror or error})"
+        wrong = unreadable(error)
     raise broken_file(path, wrong, "a whole gzip file")
 
 

@@ -1,45 +1,20 @@
 """Registry of data sets: their files with checksums, and where to fetch them."""
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeAlias
 
-from .cifar import Archive, BinaryFile, CifarEntry
+from .cifar import Archive, CifarEntry
+from .data_file import DataFile
 from .errors import DataError
-from .idx import decompress
-
-
-@dataclass(frozen=True)
-class IdxFile:
-    """A gzip-compressed idx file, with size (bytes) and SHA-256 of its *decompressed* content.
-
-    Linux distributions recompress the files, so that checksums of the compressed bytes differ.
-    """
-
-    name: str
-    size: int
-    sha256: str
-
-    def fault(self, path: Path) -> str:
-        """Return the problem of the content of the file at this path; "" for none."""
-        try:
-            content = decompress(path, limit=self.size)
-        except DataError as error:
-            return error.wrong
-        if len(content) != self.size:
-            return f"content of {'more' if len(content) > self.size else 'less'} than {self.size} bytes"
-        digest = hashlib.sha256(content).hexdigest()
-        return "" if digest == self.sha256 else f"content with SHA-256 {digest} instead of {self.sha256}"
 
 
 @dataclass(frozen=True)
 class Split:
     """Images and labels of the training or the test samples."""
 
-    images: IdxFile
-    labels: IdxFile
+    images: DataFile
+    labels: DataFile
 
 
 @dataclass(frozen=True)
@@ -53,15 +28,14 @@ class IdxEntry:
     test: Split
     mirrors: tuple[str, ...]  # URLs MIRROR/FILE; tried in this order
     debian_package: str = ""  # "" if Debian and Ubuntu have none
-    channels: int = 1
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of one image: colour planes, height, width."""
-        return (self.channels, *self.image_shape)
+        return (1, *self.image_shape)
 
     @property
-    def files(self) -> tuple[IdxFile, ...]:
+    def files(self) -> tuple[DataFile, ...]:
         """All four files."""
         return (self.train.images, self.train.labels, self.test.images, self.test.labels)
 
@@ -76,24 +50,24 @@ FASHION_MNIST = IdxEntry(
     classes=10,
     image_shape=(28, 28),
     train=Split(
-        IdxFile(
+        DataFile(
             "train-images-idx3-ubyte.gz",
             47_040_016,
             "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
         ),
-        IdxFile(
+        DataFile(
             "train-labels-idx1-ubyte.gz",
             60_008,
             "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
         ),
     ),
     test=Split(
-        IdxFile(
+        DataFile(
             "t10k-images-idx3-ubyte.gz",
             7_840_016,
             "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
         ),
-        IdxFile(
+        DataFile(
             "t10k-labels-idx1-ubyte.gz",
             10_008,
             "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
@@ -113,13 +87,13 @@ CIFAR_10 = CifarEntry(
     classes=10,
     label_bytes=1,
     train=(
-        BinaryFile("data_batch_1.bin", 30_730_000, "aadd24acce27caa71bf4b10992e9e7b2d74c2540"),
-        BinaryFile("data_batch_2.bin", 30_730_000, "c0ba65cce70568cd57b4e03e9ac8d2a5367c1795"),
-        BinaryFile("data_batch_3.bin", 30_730_000, "1dd00a74ab1d17a6e7d73e185b69dbf31242f295"),
-        BinaryFile("data_batch_4.bin", 30_730_000, "aab85764eb3584312d3c7f65fd2fd016e36a258e"),
-        BinaryFile("data_batch_5.bin", 30_730_000, "26e2849e66a845b7f1e4614ae70f4889ae604628"),
+        DataFile("data_batch_1.bin", 30_730_000, "aadd24acce27caa71bf4b10992e9e7b2d74c2540"),
+        DataFile("data_batch_2.bin", 30_730_000, "c0ba65cce70568cd57b4e03e9ac8d2a5367c1795"),
+        DataFile("data_batch_3.bin", 30_730_000, "1dd00a74ab1d17a6e7d73e185b69dbf31242f295"),
+        DataFile("data_batch_4.bin", 30_730_000, "aab85764eb3584312d3c7f65fd2fd016e36a258e"),
+        DataFile("data_batch_5.bin", 30_730_000, "26e2849e66a845b7f1e4614ae70f4889ae604628"),
     ),
-    test=(BinaryFile("test_batch.bin", 30_730_000, "67eb016db431130d61cd03c7ad570b013799c88c"),),
+    test=(DataFile("test_batch.bin", 30_730_000, "67eb016db431130d61cd03c7ad570b013799c88c"),),
     archive=Archive("cifar-10-binary.tar.gz", 200_000_000),
     mirrors=_CIFAR_MIRRORS,
 )
@@ -127,15 +101,14 @@ CIFAR_100 = CifarEntry(
     name="cifar-100",
     classes=100,
     label_bytes=2,
-    train=(BinaryFile("train.bin", 153_700_000, "e207cd2e05b73b1393c74c7f5e7bea451d63e08e"),),
-    test=(BinaryFile("test.bin", 30_740_000, "8fb6623e830365ff53cf14adec797474f5478006"),),
+    train=(DataFile("train.bin", 153_700_000, "e207cd2e05b73b1393c74c7f5e7bea451d63e08e"),),
+    test=(DataFile("test.bin", 30_740_000, "8fb6623e830365ff53cf14adec797474f5478006"),),
     archive=Archive("cifar-100-binary.tar.gz", 200_000_000),
     mirrors=_CIFAR_MIRRORS,
 )
 
-#: A data set of either format, and one of its files.
+#: A data set of either format.
 AnyEntry: TypeAlias = IdxEntry | CifarEntry
-AnyFile: TypeAlias = IdxFile | BinaryFile
 
 REGISTRY: Mapping[str, AnyEntry] = {entry.name: entry for entry in (FASHION_MNIST, CIFAR_10, CIFAR_100)}
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from esync.data import DataError, datasets, load
-from esync.data.cifar import PIXELS, Archive, BinaryFile, CifarEntry
+from esync.data.cifar import PIXELS, Archive, CifarEntry
+from esync.data.data_file import DataFile
 from esync.data.fetch import faults, fetch
 from esync.data.registry import CIFAR_10, CIFAR_100
 
@@ -24,8 +25,8 @@ def records(count: int, label_bytes: int, seed: int) -> bytes:
 CONTENTS = {"one.bin": records(20, 2, 0), "two.bin": records(10, 2, 1), "test.bin": records(5, 2, 2)}
 
 
-def binary(name: str) -> BinaryFile:
-    return BinaryFile(name, len(CONTENTS[name]), hashlib.sha1(CONTENTS[name]).hexdigest())
+def binary(name: str) -> DataFile:
+    return DataFile(name, len(CONTENTS[name]), hashlib.sha1(CONTENTS[name]).hexdigest())
 
 
 ENTRY = CifarEntry(
@@ -61,7 +62,7 @@ def test_fetch_cifar_archive_gives_a_data_set_that_loads(tmp_path, mirror, monke
     monkeypatch.setattr(datasets, "find_entry", lambda name: ENTRY)
     data = load("cifar-tiny", tmp_path / "data")
     assert (data.train_images.shape, data.test_images.shape) == ((30, 3, 32, 32), (5, 3, 32, 32))
-    assert (data.channels, data.classes, ENTRY.training_samples) == (3, 10, 30)
+    assert (data.shape[0], data.classes, ENTRY.training_samples) == (3, 10, 30)
     np.testing.assert_array_equal(data.train_labels[:20], np.arange(20) % 10)  # the fine labels
     assert data.train_images[20].tobytes() == CONTENTS["two.bin"][2 : 2 + PIXELS]
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from esync.data.__main__ import main
-from esync.data.registry import IdxEntry, IdxFile, Split
+from esync.data.data_file import DataFile
+from esync.data.registry import IdxEntry, Split
 
 
 def idx_bytes(array: np.ndarray) -> bytes:
@@ -33,8 +34,8 @@ def _contents() -> dict[str, bytes]:
 CONTENTS: Mapping[str, bytes] = _contents()
 
 
-def _file(name: str) -> IdxFile:
-    return IdxFile(name, len(CONTENTS[name]), hashlib.sha256(CONTENTS[name]).hexdigest())
+def _file(name: str) -> DataFile:
+    return DataFile(name, len(CONTENTS[name]), hashlib.sha256(CONTENTS[name]).hexdigest())
 
 
 #: It has the name of the real one, so that `load` reads it.
