@@ -18,8 +18,9 @@ from ..launch import flags
 from ..launch.description import Description
 from ..launch.hosts import locate
 from ..launch.workers import device_folders
+from ..reports.discovery import RUN_FILE, DeviceFolder, find_devices
+from ..reports.runs import run_folders
 from ..runtime.errors import ExpectedError
-from ..runtime.files import EARLIER_PREFIX
 from ..runtime.iteration_statistics import IterationStatistics
 from ..runtime.phase_timer import CHECK_READY, iteration_times
 from ..simulate.job import SimulationJob, run
@@ -92,7 +93,7 @@ def measure_from_logs(
     measurement, logged = Measurement(), _Run()
     if not (alone := len({machine(host) for host in locate(description).values()}) == 1):
         measurement.network = NetworkFigures()  # without figures, the described values are kept
-    devices = _folders(folder)
+    devices = _devices(folder)
     for number, (worker, name) in enumerate(zip(description.workers, device_folders(description.workers), strict=True)):
         device = f"{worker.host}/{name}"
         if device not in devices:
@@ -122,27 +123,20 @@ def measure_from_logs(
     return measurement
 
 
-def _folders(folder: Path) -> dict[str, Path]:
-    """Return the folders of devices below a folder: host/device → its path."""
-    folders: dict[str, Path] = {}
-    for path in sorted({file.parent for file in folder.rglob("iter-*.txt")}):
-        if path.name.startswith(EARLIER_PREFIX):
-            continue  # moved aside by a later run
-        device = f"{path.parent.name}/{path.name}"
-        if device in folders:
-            raise LogsError(
-                f"{folder} holds several runs: {folders[device]} and {path}; name the folder of one of them"
-            )
-        folders[device] = path
-    return folders
+def _devices(folder: Path) -> dict[str, DeviceFolder]:
+    """Return the devices with rounds of the only run in a folder: host/device → its folder."""
+    runs = run_folders(folder)
+    if len(runs) > 1:
+        raise LogsError(f"{folder} holds several runs: {runs[0]} and {runs[1]}; name the folder of one of them")
+    found = [device for run in runs for device in find_devices(run)[0] if device.rounds]
+    return {f"{device.host}/{device.device}": device for device in found}
 
 
-def _device(folder: Path, logged: _Run) -> DeviceFigures:
+def _device(device: DeviceFolder, logged: _Run) -> DeviceFigures:
     """Return the figures of a device, and add the other figures in its logs to those of the run."""
     try:
-        facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-        files = sorted(folder.glob("iter-*.txt"), key=lambda path: int(path.stem.removeprefix("iter-")))
-        rounds = [json.loads(path.read_text(encoding="utf-8")) for path in files]
+        facts = json.loads((device.path / RUN_FILE).read_text(encoding="utf-8"))
+        rounds = [json.loads(device.round_file(number).read_text(encoding="utf-8")) for number in device.rounds]
         counted = rounds[WARM_UP:] if len(rounds) >= 2 * WARM_UP else rounds
         times = [seconds for entry in counted for seconds in iteration_times(entry)]
         samples = sum(entry["num_samples"] for entry in counted)
@@ -159,9 +153,9 @@ def _device(folder: Path, logged: _Run) -> DeviceFigures:
     except OSError as error:
         raise LogsError(f"{error.filename}: {error.strerror or error}") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise LogsError(f"{folder}: expected the logs of a run of this version: {error!r}") from None
+        raise LogsError(f"{device.path}: expected the logs of a run of this version: {error!r}") from None
     if not times:
-        raise LogsError(f"{folder}: no iteration has ended in this run")
+        raise LogsError(f"{device.path}: no iteration has ended in this run")
     if any(transfers):
         logged.transfers.append(statistics.fmean(transfers))
     logged.options, logged.rounds = options, max(logged.rounds, len(rounds))
