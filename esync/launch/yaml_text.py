@@ -44,12 +44,7 @@ def value(text: str) -> Any:
         DescriptionError: the text is not YAML.
     """
     try:
-        loader = _Loader(text)
-        root = loader.get_single_node()
-        if root is None:
-            return None
-        dict(_locations(shown(text), root, (), set()))
-        return loader.construct_document(root)
+        return _parse(text, shown(text))[0]
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         problem = error.problem if isinstance(error, yaml.MarkedYAMLError) else error
         raise DescriptionError(f"{shown(text)}: not valid YAML: {problem}") from None
@@ -62,12 +57,7 @@ def load(path: Path) -> tuple[Any, dict[Location, int]]:
         DescriptionError: the file cannot be read, or is not YAML.
     """
     try:
-        loader = _Loader(path.read_text(encoding="utf-8"))
-        root = loader.get_single_node()
-        if root is None:
-            return None, {}
-        lines = dict(_locations(path, root, (), set()))
-        return loader.construct_document(root), lines
+        return _parse(path.read_text(encoding="utf-8"), path)
     except OSError as error:
         raise DescriptionError(f"{path}: {error.strerror or error}") from None
     except yaml.MarkedYAMLError as error:
@@ -75,6 +65,16 @@ def load(path: Path) -> tuple[Any, dict[Location, int]]:
         raise DescriptionError(f"{path}{f':{mark.line + 1}' if mark else ''}: {error.problem or error}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise DescriptionError(f"{path}: not valid YAML: {error}") from None
+
+
+def _parse(text: str, origin: Path | str) -> tuple[Any, dict[Location, int]]:
+    """Return the content of a text, and the line of each value in it."""
+    loader = _Loader(text)
+    root = loader.get_single_node()
+    if root is None:
+        return None, {}
+    lines = dict(_locations(origin, root, (), set()))
+    return loader.construct_document(root), lines
 
 
 def _check_text(path: Path | str, node: yaml.Node, location: Location) -> None:
