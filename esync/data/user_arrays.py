@@ -10,6 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ..runtime.errors import enumeration
+from ..runtime.memory import available_memory
 from .errors import DataError
 
 #: Images or other samples, and their labels.
@@ -88,26 +89,13 @@ def require_memory(where: Path | str, needed: int, what: str) -> None:
     Raises:
         DataError: the machine has less memory available.
     """
-    available = _available_memory()
+    available = available_memory()
     if needed > available:
         raise DataError(
             where,
             f"{what} would take {needed / 1e9:.3g} GB of memory, and {available / 1e9:.3g} GB are free",
             remedy="A data set has to fit into the memory of each machine: use smaller images, or fewer of them",
         )
-
-
-def _available_memory() -> float:
-    """Return the bytes of memory available to this process, within the limit of its container."""
-    available = math.inf
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                available = 1024.0 * int(line.split()[1])
-        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
-    except OSError:
-        return available
-    return min(available, float(limit)) if limit.isdecimal() else available
 
 
 def _check_samples(where: str, samples: np.ndarray, labels: np.ndarray) -> LabeledSamples:

@@ -18,6 +18,7 @@ from pathlib import Path
 from .. import config
 from ..runtime.cores import affinity, cores
 from ..runtime.files import memory_descriptor
+from ..runtime.memory import available_memory
 from .finding import REINSTALL, Check, Finding
 
 #: Oldest and newest version of Python that this package runs on.
@@ -26,8 +27,8 @@ PYTHON = (3, 10), (3, 13)
 SHARED_MEGABYTES = 256
 #: File descriptors that a job of some twenty processes needs at most in one of them.
 DESCRIPTORS = 1024
-#: Megabytes of memory that a worker with a network such as ResNet-18 needs.
-WORKER_MEGABYTES = 1000
+#: Gigabytes of memory that a worker with a network such as ResNet-18 needs.
+WORKER_GIGABYTES = 1.0
 #: Seconds that a mirror of the data set has for an answer.
 MIRROR_PATIENCE = 5.0
 
@@ -45,13 +46,10 @@ def system() -> Finding:
     """Check the operating system, and count cores and memory."""
     if sys.platform != "linux":
         return Finding("system", "problem", sys.platform, "use Linux, or a container or virtual machine with Linux")
-    match = re.search(r"^MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text(encoding="ascii"), re.MULTILINE)
-    megabytes = int(match[1]) // 1000 if match else None
+    gigabytes = available_memory() / 1e9
     quota = f" (a quota leaves these of {affinity()})" if cores() < affinity() else ""
-    text = f"Linux, {cores()} core(s){quota}" + (
-        f", {megabytes / 1000:.1f} GB of memory available" if megabytes else ""
-    )
-    if megabytes is not None and megabytes < WORKER_MEGABYTES:
+    text = f"Linux, {cores()} core(s){quota}, {gigabytes:.1f} GB of memory available"
+    if gigabytes < WORKER_GIGABYTES:
         return Finding("system", "warning", text, "a worker that trains ResNet-18 needs 1 GB: end other programs")
     return Finding("system", "ok", text)
 

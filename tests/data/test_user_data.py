@@ -134,7 +134,7 @@ def test_data_larger_than_memory_are_refused_with_sizes(tmp_path, monkeypatch, k
     write_npz(tmp_path)
     write_folder(tmp_path / "d")
     write_rec(tmp_path / "d.rec")
-    monkeypatch.setattr(user_arrays, "_available_memory", lambda: 1000.0)
+    monkeypatch.setattr(user_arrays, "available_memory", lambda: 1000.0)
     error = refused({"npz": "npz:d.npz", "folder": "folder:d", "rec": "rec:d"}[kind], tmp_path)
     assert "would take" in error
     assert "GB of memory, and 1e-06 GB are free" in error
