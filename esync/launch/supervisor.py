@@ -19,7 +19,7 @@ from .silence import SilenceMonitor
 from .spec import LaunchPlan, ProcessSpec
 from .status_table import WorkerRow
 from .unreachable import UnreachableProcesses
-from .view import LaunchView
+from .view import QuietView
 
 #: Seconds between two checks of the processes.
 TICK = 0.1
@@ -43,7 +43,7 @@ class Supervisor:
         self,
         plan: LaunchPlan,
         logs: Path,
-        view: LaunchView,
+        view: QuietView,
         restarts: int = 0,
         patience: float = config.LAUNCH_WAIT_FOR_HOST,
     ) -> None:

@@ -3,7 +3,6 @@
 import sys
 import time
 from collections.abc import Sequence
-from typing import Protocol
 
 from rich.console import Console
 from rich.live import Live
@@ -15,37 +14,21 @@ from .status_table import WorkerRow, line, table
 REFRESH = 0.25
 
 
-class LaunchView(Protocol):
-    """Interface by which the supervisor shows a running job."""
+class QuietView:
+    """Shows messages, but no progress; the base class of the other views."""
 
     def show(self, rows: Sequence[WorkerRow]) -> None:
         """Show the workers' state; called several times a second."""
 
     def print(self, text: str) -> None:
-        """Show a message."""
+        """Print a message to standard error."""
+        print(text, file=sys.stderr, flush=True)
 
     def process_line(self, name: str, text: str, end: str) -> None:
         """Show a line that a process has printed, and its end; it is in the process's log already."""
 
     def close(self) -> None:
         """End the view; called when the job is over."""
-
-
-class QuietView:
-    """Shows messages, but no progress."""
-
-    def show(self, rows: Sequence[WorkerRow]) -> None:
-        """Show nothing."""
-
-    def print(self, text: str) -> None:
-        """Print the message to standard error."""
-        print(text, file=sys.stderr, flush=True)
-
-    def process_line(self, name: str, text: str, end: str) -> None:
-        """Show nothing."""
-
-    def close(self) -> None:
-        """Do nothing: nothing is open."""
 
 
 class LineView(QuietView):
@@ -73,7 +56,7 @@ class FollowView(LineView):
         print(f"{name} | {text}", end=end, flush=True)
 
 
-class TableView:
+class TableView(QuietView):
     """Shows a table on a terminal, and redraws it."""
 
     def __init__(self, console: Console, title: str) -> None:
@@ -93,9 +76,6 @@ class TableView:
         """Print the message above the table."""
         self._live.console.print(text, markup=False, highlight=False)
 
-    def process_line(self, name: str, text: str, end: str) -> None:
-        """Show nothing."""
-
     def close(self) -> None:
         """Draw the table for the last time, and leave it on the screen."""
         self._draw()
@@ -106,7 +86,7 @@ class TableView:
         self._live.update(table(self._rows, self._shown - self._began, self._title), refresh=True)
 
 
-def choose(title: str, quiet: bool, follow: bool = False) -> LaunchView:
+def choose(title: str, quiet: bool, follow: bool = False) -> QuietView:
     """Return the view that the options choose, or the one that suits standard output."""
     console = Console()
     if follow:
