@@ -2,18 +2,19 @@
 
 `coordinator` answers the workers' questions, by `decision` and their `records`; `client` sends the
 questions to a state server over HTTP (`http_client`), and `delayed` does so in the background.
-`job_settings` is what rank 0 begins a job with, `tiers` divides workers by speed, as `tier_settings` ask,
-`automatic_settings` chooses the settings of rounds, `exchange_interval` computes local iterations per
-round, `stragglers` detects slow workers for `straggler_policies`, and `round_reporter` sends reports of
-rounds to the dashboard. Needs neither MXNet nor Django; may import `config`, `runtime` and `samples`.
+`tiers` divides workers by speed, as `tier_settings` ask, `automatic_settings` chooses the settings of
+rounds, `exchange_interval` computes local iterations per round, `stragglers` detects slow workers for
+`straggler_policies`, and `round_reporter` sends reports of rounds to the dashboard. Needs neither MXNet
+nor Django; may import `config`, `runtime` and `samples`.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
+from .. import config
 from ..runtime.futures import Handle
 from .decision import ExchangeDecision
-from .job_settings import JobSettings
 from .straggler_policies import OnlinePolicySettings, PolicyDirective
 from .tier_settings import TierSettings
 
@@ -25,6 +26,25 @@ __all__ = [
     "PolicyDirective",
     "TierSettings",
 ]
+
+
+@dataclass(frozen=True)
+class JobSettings:
+    """The settings of a job.
+
+    Attributes:
+        num_workers: number of workers.
+        epsilon: seconds; None: chosen by the coordinator.
+        slowest_iterations: local iterations of the slowest worker in each round.
+        watching: settings for the detection of stragglers; None: there is none.
+        tiering: settings for the division into tiers; None: there is none.
+    """
+
+    num_workers: int
+    epsilon: float | None
+    slowest_iterations: int = config.SLOWEST_ITERATIONS
+    watching: OnlinePolicySettings | None = None
+    tiering: TierSettings | None = None
 
 
 class Coordination(Protocol):

@@ -11,9 +11,9 @@ from ..runtime.closing import Closing
 from ..runtime.errors import ExpectedError
 from ..runtime.futures import Completed, Handle
 from ..runtime.watchdog import WatchedWait
+from . import JobSettings
 from .decision import ExchangeDecision
 from .http_client import HTTPClient
-from .job_settings import JobSettings
 from .straggler_policies import PolicyDirective
 
 log = logging.getLogger(__name__)

@@ -9,10 +9,9 @@ from typing import Any, TypeVar
 from typing_extensions import override
 
 from ..runtime.futures import Future, Handle
-from . import Coordination
+from . import Coordination, JobSettings
 from .client import StateServerClient
 from .decision import ExchangeDecision
-from .job_settings import JobSettings
 from .straggler_policies import PolicyDirective
 
 T = TypeVar("T")

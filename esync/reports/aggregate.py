@@ -7,11 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from ..runtime.metric import TEST_ACCURACY
-from .algorithm_info import algorithm_info_of
 from .discovery import RUN_FILE, DeviceFolder, Skipped, Source, find_devices, missing_ranges, moved_aside
 from .modes import STANDALONE, Mode, mode_of
 from .rounds import BadRound, LoggedRound, read_round
-from .summary_file import DeviceSummary, RunInfo, Summary, SummaryError, load_run_info, save_summary
+from .summary_file import (
+    DeviceSummary,
+    RunInfo,
+    Summary,
+    SummaryError,
+    algorithm_info_of,
+    load_run_info,
+    save_summary,
+)
 
 Track = Callable[[Sequence[int]], Iterable[int]]
 

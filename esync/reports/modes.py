@@ -1,6 +1,6 @@
 """Modes of logs: folders, names of summaries, labels and styles.
 
-The logs of a run describe its algorithm (`esync.reports.algorithm_info`). In older logs, the name of
+The logs of a run describe its algorithm (`summary_file.AlgorithmInfo`). In older logs, the name of
 the folder identifies a built-in algorithm, and is the label of any other one. A run with a name
 (`--name`) is in the folder MODE@NAME.
 """

@@ -27,7 +27,6 @@ from ..runtime.errors import ExpectedError
 from ..runtime.files import EARLIER_PREFIX, expanded
 from ..runtime.metric import Metric
 from .aggregate import read_rounds, summarized_rounds
-from .algorithm_info import algorithm_info_of
 from .discovery import (
     DEVICE_FOLDER,
     SPEEDUP_FILE,
@@ -44,7 +43,15 @@ from .discovery import (
 from .metrics_table import RunFigures, common_target, metric_of, run_figures
 from .modes import Mode, mode_of
 from .style import style_of
-from .summary_file import AlgorithmInfo, DeviceSummary, Summary, SummaryError, load_summary, save_summary
+from .summary_file import (
+    AlgorithmInfo,
+    DeviceSummary,
+    Summary,
+    SummaryError,
+    algorithm_info_of,
+    load_summary,
+    save_summary,
+)
 
 #: Number of levels of folders to search for runs: {log_dir}/{network}/{mode}.
 _DEPTH = 2

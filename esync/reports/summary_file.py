@@ -28,6 +28,7 @@ from ..algorithms.registry import is_stem
 from ..runtime.files import write_atomically
 from ..runtime.metric import TEST_ACCURACY, Metric
 from ..runtime.output import LABEL_LENGTH, is_label
+from .discovery import RUN_FILE
 from .metrics import INSTANT, MAX_NUMBER
 
 
@@ -235,6 +236,28 @@ class DeviceSummary(BaseModel):
 Summary = dict[str, dict[str, DeviceSummary]]
 
 _SUMMARY: TypeAdapter[Summary] = TypeAdapter(Summary)
+
+
+def algorithm_info_of(summary: Summary) -> tuple[AlgorithmInfo, list[str]]:
+    """Return the description of the first device that has one, and a problem if other devices differ."""
+    found = {
+        f"{host}/{name}/{RUN_FILE}": device.run.algorithm
+        for host, devices in summary.items()
+        for name, device in devices.items()
+        if device.run and device.run.algorithm
+    }
+    if not found:
+        return AlgorithmInfo(), []
+    first, info = next(iter(found.items()))
+    differing = [
+        device
+        for device, other in found.items()
+        if (other.label, other.summary, other.style) != (info.label, info.summary, info.style)
+    ]
+    if not differing:
+        return info, []
+    more = f" and {len(differing) - 1} more" if len(differing) > 1 else ""
+    return info, [f"{differing[0]}{more}: differs about the algorithm from {first}, which is used"]
 
 
 def save_summary(summary: Summary, path: Path) -> None:

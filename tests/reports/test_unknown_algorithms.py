@@ -18,11 +18,17 @@ from esync.algorithms import ASGD, Algorithm
 from esync.algorithms.registry import ALGORITHMS, is_stem, register
 from esync.algorithms.styles import SPARE_STYLES
 from esync.reports import figures
-from esync.reports.algorithm_info import algorithm_info_of
 from esync.reports.metrics_table import RunFigures
 from esync.reports.modes import mode_of
 from esync.reports.style import INVALID, distinguishable, plain, style_of
-from esync.reports.summary_file import AlgorithmInfo, DeviceSummary, RunInfo, SummaryError, load_run_info
+from esync.reports.summary_file import (
+    AlgorithmInfo,
+    DeviceSummary,
+    RunInfo,
+    SummaryError,
+    algorithm_info_of,
+    load_run_info,
+)
 from esync.training.run_facts import algorithm_facts
 
 CLUSTER = {"cloud1/gpu0": 0.5, "cloud1/cpu": 2.0}
