@@ -146,11 +146,11 @@ def calibrated(
         content["train"] = {**described, **chosen}
     content["workers"] = _workers(content["workers"], description, measurement)
     content["servers"] = [
-        _with(entry, "simulate", _server(measurement, number)) for number, entry in enumerate(content["servers"])
+        _with_costs(entry, _server(measurement, number)) for number, entry in enumerate(content["servers"])
     ]
     if content.get("state_server") is not None and measurement.answer_time is not None:
         cost = {"answer_time": _rounded(measurement.answer_time)}
-        content["state_server"] = _with(content["state_server"], "simulate", cost)
+        content["state_server"] = _with_costs(content["state_server"], cost)
     if not content["workers"]:
         raise NoDevicesError("\n".join(["no device could be measured:", *measurement.missing]))
     _set_network(content, measurement)
@@ -158,9 +158,9 @@ def calibrated(
     return content
 
 
-def _with(entry: Mapping[str, Any], key: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `entry` with `values` merged into its mapping at `key`, if there are any."""
-    return {**entry, key: {**(entry.get(key) or {}), **values}} if values else dict(entry)
+def _with_costs(entry: Mapping[str, Any], costs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `entry` with `costs` merged into its section simulate, if there are any."""
+    return {**entry, "simulate": {**(entry.get("simulate") or {}), **costs}} if costs else dict(entry)
 
 
 def _workers(entries: list[dict[str, Any]], description: Description, measurement: Measurement) -> list[dict[str, Any]]:

@@ -90,11 +90,11 @@ class Candidate:
         return {name: value for name, value in self.flags.items() if name != "mode"}
 
 
-def _of_preset(name: str) -> Candidate:
-    """Return a preset as a candidate: its mode and options, without what affects the optimizer or the network."""
-    settings = presets.PRESETS[name].settings
+def _fast_preset() -> Candidate:
+    """Return the preset fast as a candidate: its mode and options, without what affects optimizer or network."""
+    settings = presets.PRESETS["fast"].settings
     options = flags_of(ALGORITHMS[settings["mode"]])
-    return Candidate({flag: value for flag, value in settings.items() if flag in {"mode", *options}}, preset=name)
+    return Candidate({flag: value for flag, value in settings.items() if flag in {"mode", *options}}, preset="fast")
 
 
 def class_of(options: Namespace, candidate: Candidate) -> PlanClass:
@@ -188,7 +188,7 @@ def _by_worker(description: Description, cluster: ClusterModel, modes: Sequence[
             Candidate({"mode": name, **variation})
             for variation in _variations(name, description.train, len(cluster.workers))
         ]
-        if len(cluster.workers) > 1 and (fast := _of_preset("fast")).mode == name:
+        if len(cluster.workers) > 1 and (fast := _fast_preset()).mode == name:
             result.append(fast)
         if _exact(name) and _can_divide(description, cluster):
             result += [

@@ -48,10 +48,6 @@ def all_printable(content: Any) -> Any:
     return content
 
 
-#: Seconds between two messages of one kind.
-EVERY = 10.0
-
-
 class RateLimit:
     """Admits a limited number of lines in a period, and counts the others.
 
@@ -75,15 +71,14 @@ class RateLimit:
 
 
 class RateLimitedLog:
-    """Passes on at most one message per period, with the number of messages dropped before it.
+    """Passes on at most one message in 10 seconds, with the number of messages dropped before it.
 
     Args:
         emit: called with each message that is passed on.
-        every: length of a period in seconds.
     """
 
-    def __init__(self, emit: Callable[[str], None], every: float = EVERY) -> None:
-        self._emit, self._limit = emit, RateLimit(1, every)
+    def __init__(self, emit: Callable[[str], None]) -> None:
+        self._emit, self._limit = emit, RateLimit(1, 10.0)
 
     def __call__(self, text: str) -> None:
         """Pass on a message, or count it."""

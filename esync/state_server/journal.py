@@ -100,12 +100,11 @@ class Journal:
     Args:
         path: the journal's file.
         head: returns the job's state; called to start a new file.
-        limit: size in bytes at which a new file is started.
     """
 
-    def __init__(self, path: Path, head: Callable[[], dict[str, Any]], limit: int = config.JOURNAL_BYTES) -> None:
+    def __init__(self, path: Path, head: Callable[[], dict[str, Any]]) -> None:
         self.path = path
-        self._head, self._limit = head, limit
+        self._head = head
         self._file: int | None = None
         self._size, self._least = 0, 0
         self._broken, self._retry_at = False, 0.0
@@ -158,7 +157,7 @@ class Journal:
                     self.begin()
                 return
             line = encode(entry)
-            if self._size + len(line) > max(self._limit, 4 * self._least):
+            if self._size + len(line) > max(config.JOURNAL_BYTES, 4 * self._least):
                 self.begin()
                 return
             _write(self._file, line)

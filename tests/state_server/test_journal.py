@@ -40,7 +40,7 @@ def same(job: Job, other: Job) -> bool:
 @pytest.mark.parametrize("limit", [2_000, 10**9])
 @pytest.mark.parametrize("seed", range(2))
 def test_journal_of_interrupted_job_restores_the_same_decisions(tmp_path, monkeypatch, seed, limit):
-    monkeypatch.setattr(journal.Journal.__init__, "__defaults__", (limit,))
+    monkeypatch.setattr(config, "JOURNAL_BYTES", limit)
     draw = random.Random(seed)
     speeds = [0.03, 0.3, 0.5, 1.0]
     jobs = JobRegistry(tmp_path)
@@ -195,7 +195,8 @@ def test_journal_of_a_replaced_job_never_overwrites_its_successors(tmp_path, mon
             full.setattr(os, "write", lambda file, data: 0)
             old.query(1, 1, 0, 0.1, now=old.clock.now() - 100.0)
     else:
-        old._journal._limit, old._journal._least = 0, 0
+        monkeypatch.setattr(config, "JOURNAL_BYTES", 0)
+        old._journal._least = 0
     new = jobs.begin("a", 3, 0.02, 1)
     assert old.ended is not None
     old.query(1, 1, 1, 0.1, now=old.clock.now())  # a thread that still has it
