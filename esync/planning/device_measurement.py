@@ -129,10 +129,10 @@ def measure_devices(
             full, fixed = times.full, times.fixed_time
             vectors = processes.report(name)["vectors"]  # type: ignore[index]
             figures[name] = DeviceFigures(full.mean, full.jitter, full.batch, full.iterations, vectors, fixed)
-            whatever = f"; {1e3 * fixed:.1f} ms of them whatever the batch size" if fixed else ""
+            independent = f"; {1e3 * fixed:.1f} ms of it do not depend on the batch size" if fixed else ""
             notify(
                 f"devices: {locations[name]} takes {1e3 * full.mean:.1f} ms an iteration "
-                f"(± {full.jitter:.1%}, {full.iterations} iterations{whatever})"
+                f"(± {full.jitter:.1%}, {full.iterations} iterations{independent})"
             )
     return figures, problems
 

@@ -56,7 +56,7 @@ def test_every_device_gets_its_figures(tmp_path: Path) -> None:
     assert figures["worker-0"].fixed_time is None  # its batches have one size
     assert figures["worker-1"].fixed_time == pytest.approx(1.0)  # and 1 s for eight samples
     assert any("here/worker-1 takes 2000.0 ms an iteration" in line for line in messages)
-    assert any("1000.0 ms of them whatever the batch size" in line for line in messages)
+    assert any("1000.0 ms of it do not depend on the batch size" in line for line in messages)
 
 
 def test_iterations_before_all_devices_compute_do_not_count(tmp_path: Path) -> None:
