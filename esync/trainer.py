@@ -23,11 +23,12 @@ from .gluon.parameter_kinds import check_types, distinct, others_of, others_warn
 from .gluon.randomness import seed_mxnet
 from .gluon.replica import Replica, track_running_statistics, weights_of
 from .runtime import progress
+from .runtime.exit_hooks import ExitHooks
 from .runtime.mxnet_import import mx
 from .runtime.worker_environment import WorkerEnvironment, claim_worker, is_alone
 from .trainer_agreement import Agreement
 from .trainer_callbacks import IterationReport, TrainerCallback, checkpoints_of
-from .trainer_end import EndingMixin, TrainerEnd
+from .trainer_end import EndingMixin
 from .trainer_optimizers import FurtherTrainer, SeveralOptimizers
 from .world import RealWorld
 
@@ -138,8 +139,7 @@ class Trainer(SeveralOptimizers, EndingMixin):
         self._limits = limits or Limits()
         self._agreement, self._sources = dict(agreement or {}), dict(sources or {})
         self._capability = 0.0
-        self.ends_run = False
-        self._end = TrainerEnd(self, self._run, checkpoints, lambda: self._started)
+        self._hooks = ExitHooks(self._end)
         self.steps = 0
         self._logged = LoggedNumbers()
         self._left_out = False  # whether the rest of the iteration is, after a further optimizer's step
@@ -158,7 +158,7 @@ class Trainer(SeveralOptimizers, EndingMixin):
         """
         if self._started:
             return
-        self._end.check_open()
+        self._check_open()
         self._run.setup(self)
         self._others = others_of(self._run.network_parameters(), self.trained_parameters)
         for optimizer in self.optimizers:
@@ -203,7 +203,7 @@ class Trainer(SeveralOptimizers, EndingMixin):
             # the real one do not end with this process. Alone and without records nobody cares.
             alone = self.algorithm.exchange is None and type(self._run) is TrainerCallback
             if real and not alone:
-                self._end.watch()
+                self._hooks.install()
         if self.checkpoints is not None:
             self.checkpoints.begun()
         track_running_statistics(self.parameters)
@@ -220,7 +220,7 @@ class Trainer(SeveralOptimizers, EndingMixin):
             log.warning("%s", others_warning(self._others))
         progress.report_event(progress.JOINED, rank=self.rank, exchanges=self.exchanges)
         self._run.train_begin(self)
-        self._end.go_first()
+        self._hooks.go_first()
         self.world.device.begin_run(self.elapsed)
         self.world.recorder.begin_iteration()
         self.world.device.begin_iteration()
@@ -280,8 +280,8 @@ class Trainer(SeveralOptimizers, EndingMixin):
         if self.finished:
             self.replica.restore_final_statistics()
             if self.steps:
-                self._end.leave_loop()
-        self._end.check_open()
+                self._leave_loop()
+        self._check_open()
         if self._started and self.algorithm.sends != "nothing":
             self.replica.check_trained(frozen_allowed=self.algorithm.sends == "updates")
         self.steps += further is None

@@ -135,7 +135,7 @@ def test_trainer_step_after_the_end_ends_the_loop_and_says_how_to_write_it(caplo
     assert "in trainer.batches(loader)" in caplog.text
     with trainer:  # which the loop leaves
         trainer.step(BATCH)
-    assert trainer._end.closed
+    assert trainer._closed
 
 
 @pytest.mark.parametrize("starts", [False, True])
