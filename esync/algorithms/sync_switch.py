@@ -7,8 +7,8 @@ import logging
 import os
 import re
 from argparse import Namespace
-from collections.abc import Sequence, Set
-from dataclasses import asdict, replace
+from collections.abc import Set
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -66,10 +66,6 @@ class SyncSwitch(EveryIteration):
     so a change of the learning rate does not scale it. Weight decay is part of g and scaled by n
     with it. While rounds continue without m workers, n − m replaces n. The option `switch_momentum`
     changes the momentum at a switch to ASP.
-
-    In Python a schedule and a policy may also be given as objects: `schedule` (`Schedule`), `decay`
-    (pairs of a share of the samples and a factor) and `watching` (`OnlinePolicySettings`; None:
-    stragglers are ignored).
 
     Attributes:
         plan: the segments in samples, once started.
@@ -178,26 +174,8 @@ class SyncSwitch(EveryIteration):
     without_state_server = "nobody looks for stragglers"
     instead_of_state_server = "do without a policy"
 
-    def __init__(
-        self,
-        schedule: Schedule | None = None,
-        batch_size: int = 1,
-        decay: Sequence[tuple[float, float]] = (),
-        watching: OnlinePolicySettings | None = None,
-        *values: Any,
-        **settings: Any,
-    ) -> None:
-        if schedule is not None:
-            settings |= {"switch_order": schedule.order, **asdict(schedule)}
-            del settings["order"]
-        if decay:
-            settings["lr_decay"] = ",".join(f"{share!r}:{factor!r}" for share, factor in decay)
-        if watching is not None:
-            detection = asdict(watching.detection)
-            settings |= {flag: detection[name] for flag, name in _DETECTION.items()}
-            settings["online_policy"] = watching.policy
-        settings |= dict(zip(("state_server", "job", "statistics"), values, strict=False))
-        super().__init__(batch_size=batch_size, **settings)
+    def __init__(self, *values: Any, **settings: Any) -> None:
+        super().__init__(*values, **settings)
         options = self.options
         self._schedule, self._decay, self._watching = options.schedule, options.decay, options.watching
         self._straggler_client: StragglerClient | None = None

@@ -23,7 +23,6 @@ from esync.algorithms import (
 )
 from esync.algorithms.assigned_weights import SCALARS as ASSIGNED
 from esync.algorithms.gradient_noise import GradientNoise
-from esync.algorithms.switch_schedule import Schedule
 from esync.exchange import STATISTICS, WEIGHTS, Result, Specification
 from esync.exchange.protocol.round_state import Limits
 
@@ -208,7 +207,7 @@ def test_algorithm_ignores_an_answer_that_comes_after_the_end(kind):
 
 
 def test_sync_switch_checkpoint_terms_are_the_schedule_and_the_policy():
-    algorithm = SyncSwitch(Schedule(train_steps=(4, 12)), batch_size=4, decay=[(0.5, 0.1)])
+    algorithm = SyncSwitch(train_steps=(4, 12), batch_size=4, lr_decay="0.5:0.1")
     assert algorithm.checkpoint_terms == {
         "batch size": 4,
         "schedule": "Schedule(order='10', train_steps=(4, 12), bsp_share=None, ckpt_frequency=(), hparams=())",
@@ -220,12 +219,12 @@ def test_sync_switch_checkpoint_terms_are_the_schedule_and_the_policy():
 
 
 def test_sync_switch_checkpoint_terms_name_the_ramp_only_where_there_is_one():
-    schedule = Schedule(train_steps=(4, 12))
-    usual = SyncSwitch(schedule, 4).checkpoint_terms.items()
-    assert dict(SyncSwitch(schedule, 4, switch_momentum="reset").checkpoint_terms.items() - usual) == {
+    schedule: Any = {"train_steps": (4, 12), "batch_size": 4}
+    usual = SyncSwitch(**schedule).checkpoint_terms.items()
+    assert dict(SyncSwitch(**schedule, switch_momentum="reset").checkpoint_terms.items() - usual) == {
         "momentum at the switch": "reset"
     }
-    assert dict(SyncSwitch(schedule, 4, switch_momentum="linear").checkpoint_terms.items() - usual) == {
+    assert dict(SyncSwitch(**schedule, switch_momentum="linear").checkpoint_terms.items() - usual) == {
         "momentum at the switch": "linear",
         "momentum ramp": config.MOMENTUM_RAMP,
     }

@@ -346,17 +346,6 @@ def test_options_of_built_in_algorithms_have_help_and_the_same_defaults_in_pytho
     assert asynchronous == issubclass(kind.Options, AsynchronousOptions)
 
 
-def test_sync_switch_accepts_objects_or_flat_options():
-    from esync.algorithms import Schedule
-
-    by_object = SyncSwitch(Schedule("10", [5, 9], hparams=["momentum=0.5", "-"]), 4, [(0.5, 0.1)])
-    flat = SyncSwitch(
-        switch_order="10", train_steps=(5, 9), hparams=("momentum=0.5", "-"), batch_size=4, lr_decay="0.5:0.1"
-    )
-    assert by_object.options == flat.options
-    assert by_object.terms == flat.terms
-
-
 def test_sync_switch_options_name_every_momentum_at_the_switch():
     kinds = get_args(SyncSwitch.Options.model_fields["switch_momentum"].annotation)
     assert kinds == tuple(MOMENTUM_AT_SWITCH)

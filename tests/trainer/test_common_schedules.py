@@ -8,7 +8,6 @@ import pytest
 
 import esync
 from esync.algorithms import DyLU, ESync, Local, LocalSGD, SyncSwitch
-from esync.algorithms.switch_schedule import Schedule
 from esync.runtime.mxnet_import import mx
 
 from ..support.scripted_world import World, steady_world
@@ -245,7 +244,7 @@ PLAIN = {"lr_scheduler": mx.lr_scheduler.FactorScheduler(2, 0.5)}
         (DyLU, PLAIN, True),
         ("async", PLAIN, True),
         ("dgs", PLAIN, True),
-        (lambda: SyncSwitch(Schedule(train_steps=[100, 200])), PLAIN, True),
+        (lambda: SyncSwitch(train_steps=(100, 200)), PLAIN, True),
         (lambda: ESync(local_iterations=2), PLAIN, False),
         ("local-sgd", PLAIN, False),
         ("sync", PLAIN, False),

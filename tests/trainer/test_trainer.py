@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import esync
-from esync.algorithms import DiLoCo, DyLU, ESync, LocalSGD, Schedule, SyncSwitch
+from esync.algorithms import DiLoCo, DyLU, ESync, LocalSGD, SyncSwitch
 from esync.exchange.protocol.round_state import Limits
 from esync.runtime.mxnet_import import mx
 
@@ -211,7 +211,7 @@ def test_trainer_sends_mean_gradient_with_current_hyper_parameters():
 )
 def test_trainer_of_a_replacement_continues_the_lr_schedule_of_its_slot(algorithm, schedule):
     if algorithm == "sync-switch":
-        algorithm = SyncSwitch(Schedule(train_steps=[100, 200]))
+        algorithm = SyncSwitch(train_steps=(100, 200))
     rates = []
     for exchanges, answers in ((0, 7), (5, 2)):
         net = make_net()
@@ -252,7 +252,7 @@ def test_handshake_compares_global_lr_and_outer_momentum(kind):
 
 
 def test_handshake_compares_the_schedule_of_sync_switch():
-    one, other = (agreement(SyncSwitch(Schedule(train_steps=steps), BATCH)) for steps in ([10, 20], [15, 20]))
+    one, other = (agreement(SyncSwitch(train_steps=steps, batch_size=BATCH)) for steps in ((10, 20), (15, 20)))
     assert {name for name in one if one[name] != other[name]} == {"schedule"}
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import esync
-from esync.algorithms import ALGORITHMS, DCASGD, Schedule, SyncSwitch
+from esync.algorithms import ALGORITHMS, DCASGD, SyncSwitch
 from esync.exchange.protocol.round_state import Limits
 from esync.runtime.mxnet_import import mx
 
@@ -35,9 +35,6 @@ def half_backward(net, number: int) -> None:
     differentiate(lambda: net[1](net[0](data)).square().sum())
 
 
-SEGMENTS = Schedule("11", train_steps=[1, 100], hparams=["-", "momentum=0.9"])
-
-
 @pytest.mark.parametrize(
     ("algorithm", "options", "moved_by"),
     [
@@ -47,8 +44,16 @@ SEGMENTS = Schedule("11", train_steps=[1, 100], hparams=["-", "momentum=0.9"])
         ("dgs", {}, "momentum"),
         ("dgc-async", {}, "momentum"),
         (DCASGD(adaptive=True), {}, "the running mean of the adaptive λ"),
-        (SyncSwitch(SEGMENTS, BATCH), {"momentum": 0.0}, None),
-        (SyncSwitch(Schedule("1", train_steps=[9], hparams=["momentum=0.9"]), BATCH), {}, "momentum"),
+        (
+            SyncSwitch(switch_order="11", train_steps=(1, 100), hparams=("-", "momentum=0.9"), batch_size=BATCH),
+            {"momentum": 0.0},
+            None,
+        ),
+        (
+            SyncSwitch(switch_order="1", train_steps=(9,), hparams=("momentum=0.9",), batch_size=BATCH),
+            {},
+            "momentum",
+        ),
         ("sync", {"optimizer": "adam"}, "Adam's running means"),
         ("async", {"optimizer": "adamw", "wd": 0.1}, "weight decay and Adam's running means"),
         ("sync", {"optimizer": "rmsprop", "centered": True}, "RMSProp's running means"),
