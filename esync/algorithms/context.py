@@ -4,6 +4,7 @@ Real ones are made by `esync.trainer` and `esync.world`, simulated ones by `esyn
 same object runs on a real cluster and on a modelled one.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -30,8 +31,11 @@ class ModelMerge(ModelSink, Protocol):
         """Take the common model as it is."""
 
 
-class ModelReplica(ModelSink, Protocol):
-    """This worker's copy of the model; see `replica.Replica`."""
+class ModelReplica(ModelSink):
+    """This worker's copy of the model; see `replica.Replica`.
+
+    What is not abstract does nothing here: there is no device, and nobody assigns weights.
+    """
 
     weights: Any
     statistics: Any
@@ -52,20 +56,23 @@ class ModelReplica(ModelSink, Protocol):
 
     def assigned_since_sample(self) -> Assignment | None:
         """Return weights that the program has assigned since `sample_weights`, None if there are none."""
+        return None
 
     def assigned_since_exchange(self, vectors: Collection[str]) -> Assignment | None:
         """Return weights of these vectors that differ from those that the last exchange has written.
 
         The replica is open and keeps an anchor.
         """
+        return None
 
     def assign(self, assignment: Assignment) -> None:
         """Set the weights to assigned ones."""
 
     def reaches(self, assignment: Assignment) -> bool:
         """Return whether a finite update leads from the common weights to assigned ones."""
-        ...
+        return True
 
+    @abstractmethod
     def add_vectors(self, names: Iterable[str]) -> None:
         """Keep further vectors, each as long as the weights, which begin with zeros."""
 
@@ -81,20 +88,24 @@ class ModelReplica(ModelSink, Protocol):
         That is beside this worker's own, or in their place.
         """
 
+    @abstractmethod
     def keep_common(self) -> ModelMerge:
         """Keep the common model, which this one is now, beside this worker's own."""
 
+    @abstractmethod
     def begin_overlap(self) -> ModelMerge:
         """Begin an exchange during which this worker trains on; return where to put the answer."""
 
     @property
+    @abstractmethod
     def vectors(self) -> Mapping[str, SizedSource]:
         """Name of each vector of weights → its values; one, unless there are several optimizers."""
-        ...
 
+    @abstractmethod
     def gradient(self, factor: float, vector: str = WEIGHTS) -> Source:
         """Return the gradient that backward has computed, times a factor."""
 
+    @abstractmethod
     def update(self) -> SizedSource:
         """Return how far the weights have moved since the last exchange."""
 
@@ -105,7 +116,7 @@ class ModelReplica(ModelSink, Protocol):
             The learning rate that has multiplied the mean gradient of the batch; 0 where the step
             was left out.
         """
-        ...
+        return 0.0
 
     def call_hook(self, hook: Hook, batch_size: int | None = None, fixed_weights: bool = False) -> None:
         """Call a hook with a view of the model, and take over its changes.
@@ -184,20 +195,24 @@ class OptimizerPart:
     momentum: Callable[[], float] = float
 
 
-class CheckpointHooks(Protocol):
+class CheckpointHooks:
     """What an algorithm needs of this worker's checkpoints; see `checkpoints.Checkpoints`.
+
+    Where there are none, they do nothing.
 
     Attributes:
         kept: whether there are any.
     """
 
-    kept: bool
+    kept = False
 
     def offers(self, rank: int, workers: int) -> Offers:
         """Return what this worker, as holder of slot `rank` of `workers`, could go on from."""
+        return NO_OFFERS
 
     def due(self, round_: int) -> bool:
         """Return whether a checkpoint is due after this round, before the next exchange begins."""
+        return False
 
     def save_ahead(self, round_: int) -> None:
         """Write this worker's part if a checkpoint is due after this round, which does not wait for it.
@@ -218,26 +233,11 @@ class CheckpointHooks(Protocol):
         Returns:
             How far this worker had come; None where there is nothing to go back to.
         """
+        return None
 
 
-class NoCheckpoints:
+class NoCheckpoints(CheckpointHooks):
     """The hooks of a worker without checkpoints."""
-
-    kept = False
-
-    def offers(self, rank: int, workers: int) -> Offers:
-        """Offer nothing."""
-        return NO_OFFERS
-
-    def due(self, round_: int) -> bool:
-        """Return False."""
-        return False
-
-    def save_ahead(self, round_: int) -> None:
-        """Write nothing."""
-
-    def settle(self, rank: int, job: int, resume_at: int, replacement: bool) -> None:
-        """Do nothing, as there is nothing to go back to."""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ import numpy as np
 
 from .. import config
 from ..algorithms.base import Algorithm
+from ..algorithms.context import CheckpointHooks
 from ..exchange import Result
 from ..exchange.protocol.handshake import describe_differences
 from ..exchange.protocol.resume_negotiation import Offer, Offers, ResumeState, RunProgress
@@ -61,7 +62,7 @@ class Tracked(Protocol):
         ...
 
 
-class Checkpoints:
+class Checkpoints(CheckpointHooks):
     """The checkpoints of one worker.
 
     Give them to `esync.Trainer`, and call `save_if_due` after every step.
@@ -98,7 +99,6 @@ class Checkpoints:
         self.resume, self._overwrite = resume, overwrite
         self.resumed: int | None = None
         self.newest: Part | None = None
-        self.kept = False
         self._ahead = False  # whether this worker writes two parts for a checkpoint; see `save_ahead`
         self._lock: RankLock | None = None
         self._tracked: dict[str, Tracked] = {}

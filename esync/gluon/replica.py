@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..algorithms.assigned_weights import Assignment
+from ..algorithms.context import ModelReplica
 from ..algorithms.model_view import Hook, ModelView
 from ..exchange import STATISTICS, WEIGHTS, Flat, values_of
 from ..exchange.codecs.sparse import Sparse
@@ -24,7 +25,7 @@ from .weight_average import WeightAverage
 from .weight_samples import Sampler
 
 
-class Replica:
+class Replica(ModelReplica):
     """This worker's copy of the model.
 
     Args:
@@ -88,7 +89,7 @@ class Replica:
         self.mean_statistics: Flat | None = None
         self.average: WeightAverage | None = None
         self._final_statistics: np.ndarray | None = None
-        self.local_step = local_step
+        self._local_step = local_step
         self._overlap_merge: OverlapMerge | None = None
         self._wait: Callable[[], None] = mx.nd.waitall
 
@@ -373,6 +374,10 @@ class Replica:
     def update(self) -> Difference:
         """Return the change of the weights since the last exchange: ESync's Δ."""
         return Difference(self.weights, self._common())
+
+    def local_step(self, batch_size: int) -> float:
+        """See `ModelReplica.local_step`."""
+        return self._local_step(batch_size)
 
     def common_weights(self) -> np.ndarray | None:
         """Return the anchor if it is exactly what was written last, else None.

@@ -5,13 +5,13 @@ model, with messages as large as those of the network that it represents. The al
 (`Algorithm.before_local_step`, `after_exchange`) are not called, and their costs are not modelled.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from ..algorithms import Algorithm, AlgorithmContext, Hyper
-from ..algorithms.model_view import Hook
+from ..algorithms.context import ModelReplica
 from ..exchange import STATISTICS, WEIGHTS
 from ..exchange.codecs.sparse import Sparse
 from ..exchange.protocol.round_state import Limits
@@ -56,7 +56,7 @@ class _Vector:
         out[:] = self.values[start:stop]
 
 
-class TimedReplica:
+class TimedReplica(ModelReplica):
     """A model with one weight; see `algorithms.context.ModelReplica`."""
 
     def __init__(self) -> None:
@@ -66,49 +66,15 @@ class TimedReplica:
         self.size = STAND_IN
         self.iterations = 0  # see `overlap_merge.OverlapMerge`
 
-    def open(self) -> None:
-        """Do nothing: there is nothing to wait for."""
-
-    def close(self) -> None:
-        """Do nothing: there is nothing to write back."""
-
-    def keep_anchor(self) -> None:
-        """Do nothing: there is nothing to store."""
-
-    def sample_weights(self) -> None:
-        """Do nothing: nobody assigns weights."""
-
-    def assigned_since_sample(self) -> None:
-        """Return None: nobody assigns weights."""
-
-    def assigned_since_exchange(self, vectors: Collection[str]) -> None:
-        """Return None: nobody assigns weights."""
-
-    def assign(self, assignment: Any) -> None:
-        """Do nothing: nobody assigns weights."""
-
-    def reaches(self, assignment: Any) -> bool:
-        """Return True: nobody assigns weights."""
-        return True
-
     def add_vectors(self, names: Iterable[str]) -> None:
         """Add vectors as small as the weights."""
         for name in names:
             self.further[name] = self.contributions[name] = _Vector(STAND_IN)
 
-    def keep_statistics(self, separate: bool) -> None:
-        """Do nothing: there are no statistics."""
-
     @property
     def common(self) -> tuple[_Vector, _Vector]:
         """See `replica.Replica`."""
         return self.weights, self.statistics
-
-    def enable_overlap(self) -> None:
-        """Do nothing: there is nothing to wait for."""
-
-    def settle(self) -> None:
-        """Do nothing: there is nothing to wait for."""
 
     def keep_common(self) -> "TimedReplica":
         """Return this replica; nothing is copied."""
@@ -133,13 +99,6 @@ class TimedReplica:
     def update(self) -> _Vector:
         """Return the weight instead of an update."""
         return self.weights
-
-    def local_step(self, batch_size: int) -> float:
-        """Return a loss of 0 without an update."""
-        return 0.0
-
-    def call_hook(self, hook: Hook, batch_size: int | None = None, fixed_weights: bool = False) -> None:
-        """Do nothing: there are no values for the hook."""
 
     def write(self, vector: str, start: int, values: np.ndarray) -> None:
         """Discard the values."""
