@@ -16,7 +16,7 @@ import argparse
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
 
@@ -71,52 +71,47 @@ def option(
     """
     if shared is not None and shared not in get_args(Shared):
         raise ValueError(f"shared is {shared!r}, but should be one of {', '.join(get_args(Shared))}")
-    bounds = {name: bound for name, bound in (("ge", ge), ("gt", gt), ("le", le), ("lt", lt)) if bound is not None}
-    facts: dict[str, Any] = {
-        "help": help,
-        "flag": None if shared else flag,
-        "metavar": metavar,
-        "per_device": per_device,
-        "shared": shared,
-        "fixed": fixed,
-        "agreed_as": agreed_as,
-        **bounds,
-    }
-    return Field(default, json_schema_extra={_KEY: facts}, **bounds)  # type: ignore[call-overload]
+    bounds = tuple(
+        (name, bound) for name, bound in (("ge", ge), ("gt", gt), ("le", le), ("lt", lt)) if bound is not None
+    )
+    flags = () if shared or flag is None else (flag,) if isinstance(flag, str) else tuple(flag)
+    return _field(default, OptionInfo(help, flags, metavar, per_device, shared, fixed, agreed_as or "", bounds))
 
 
 def inherited(options: "type[Options]", name: str, default: Any) -> Any:
     """Declare an option of another class anew, with the same meaning and another default."""
-    return option(default, **_facts(options.model_fields[name]))
+    return _field(default, _declared(options.model_fields[name]))
 
 
 @dataclass(frozen=True)
 class OptionInfo:
-    """The facts about one option of an algorithm.
+    """The facts about one option of an algorithm; the last three are known once its class is.
 
     Attributes:
-        name: of the field.
-        flags: as typed, the long one last; empty where the option has none.
-        default: the value where none is given.
         help: the help, without the default.
+        flags: as typed, the long one last; empty where the option has none.
         metavar: stands for the value in the help; None: argparse's own.
         per_device: whether workers may have different values.
         shared: the setting of all modes whose value it takes; None: it is an option of its own.
         fixed: whether it must stay as it was when a run is resumed.
         agreed_as: name in messages about differences.
+        bounds: name of each bound that `option` was given, and its value.
+        name: of the field.
+        default: the value where none is given.
         kind: the type, and the conditions on its values.
     """
 
-    name: str
-    flags: tuple[str, ...]
-    default: Any
-    help: str
-    metavar: str | None
-    per_device: bool
-    shared: str | None
-    fixed: bool
-    agreed_as: str
-    kind: Any
+    help: str = ""
+    flags: tuple[str, ...] = ("",)
+    metavar: str | None = None
+    per_device: bool = False
+    shared: str | None = None
+    fixed: bool = False
+    agreed_as: str = ""
+    bounds: tuple[tuple[str, float], ...] = ()
+    name: str = ""
+    default: Any = None
+    kind: Any = None
 
     @property
     def flag(self) -> str:
@@ -276,27 +271,25 @@ class Options(BaseModel):
         return {info.agreed_as: values[info.name] for info in self.info() if chosen(info)}
 
 
-def _facts(field: FieldInfo) -> dict[str, Any]:
-    """Return the arguments of `option`, without the default."""
+def _field(default: Any, info: OptionInfo) -> Any:
+    return Field(default, json_schema_extra={_KEY: info}, **dict(info.bounds))  # type: ignore[call-overload]
+
+
+def _declared(field: FieldInfo) -> OptionInfo:
+    """Return what `option` has said about a field."""
     extra: Any = field.json_schema_extra
-    return dict(extra[_KEY]) if isinstance(extra, dict) and _KEY in extra else {}
+    return extra[_KEY] if isinstance(extra, dict) and _KEY in extra else OptionInfo()
 
 
 def _describe(name: str, field: FieldInfo) -> OptionInfo:
-    facts = _facts(field)
-    flag = facts.get("flag", "")
-    derived = f"--{name.replace('_', '-')}"
-    flags = () if flag is None else (derived,) if flag == "" else (flag,) if isinstance(flag, str) else tuple(flag)
-    return OptionInfo(
-        name=name,
+    info = _declared(field)
+    flags = tuple(flag or f"--{name.replace('_', '-')}" for flag in info.flags)
+    return replace(
+        info,
         flags=flags,
+        agreed_as=info.agreed_as or (flags[-1] if flags else name),
+        name=name,
         default=None if field.default is PydanticUndefined else field.default,
-        help=facts.get("help", ""),
-        metavar=facts.get("metavar"),
-        per_device=bool(facts.get("per_device")),
-        shared=facts.get("shared"),
-        fixed=bool(facts.get("fixed")),
-        agreed_as=facts.get("agreed_as") or (flags[-1] if flags else name),
         kind=annotated(field.annotation, field.metadata),
     )
 
