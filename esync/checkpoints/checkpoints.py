@@ -31,11 +31,10 @@ from .contents import (
     VECTORS_FILE,
     WORKER_FILE,
     further_vectors,
+    load_arrays,
     load_model,
-    load_server_weights,
-    load_state,
+    load_server,
     load_vectors,
-    load_worker_arrays,
     save_arrays,
     save_model,
     tracked_states,
@@ -300,8 +299,7 @@ class Checkpoints(CheckpointHooks):
         return ResumeState(
             int(part.facts["exchanges"]),
             RunProgress(**part.facts["books"]),
-            load_state(part),
-            load_server_weights(part),
+            *load_server(part),
         )
 
     def take_over(self, resume_at: int) -> None:
@@ -388,7 +386,7 @@ class Checkpoints(CheckpointHooks):
             raise CheckpointError(f"{owner}: {error}") from None
 
     def _go_back(self, part: Part) -> None:
-        arrays = load_worker_arrays(part, self._store.rank)
+        arrays = load_arrays(part, WORKER_FILE.format(rank=self._store.rank))
         for optimizer, saved in zip(self._optimizers, part.facts["optimizers"], strict=True):
             optimizer.load(saved, arrays)
         self._found = tracked_states(part, arrays)

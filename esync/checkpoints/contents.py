@@ -41,25 +41,21 @@ def load_arrays(part: Part, name: str) -> dict[str, np.ndarray]:
         return dict(file)
 
 
-def load_state(part: Part) -> list[Any]:
-    """Return the vectors that the servers' rule remembered, in order; None for those it did not."""
-    vectors = load_arrays(part, SERVER_FILE)
-    return [vectors.get(f"vector-{index}") for index in range(part.facts.get("vectors", 0))]
+def load_server(part: Part) -> tuple[list[Any], np.ndarray | None]:
+    """Return what the servers' rule remembered, and the weights that it worked on.
 
-
-def load_worker_arrays(part: Part, rank: int) -> dict[str, np.ndarray]:
-    """Return the arrays in the states of a worker."""
-    return load_arrays(part, WORKER_FILE.format(rank=rank))
+    Returns:
+        Its vectors, in order, None for those that it did not remember; and the weights, None where
+        they were the model's.
+    """
+    arrays = load_arrays(part, SERVER_FILE)
+    vectors = [arrays.get(f"vector-{index}") for index in range(part.facts.get("vectors", 0))]
+    return vectors, arrays.get(SERVER_WEIGHTS)
 
 
 def tracked_states(part: Part, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     """Return the state of everything that a worker has tracked, by name, given its arrays."""
     return {name: decode(state, arrays, mx.cpu()) for name, state in part.facts.get("tracked", {}).items()}
-
-
-def load_server_weights(part: Part) -> np.ndarray | None:
-    """Return the weights that the servers' rule worked on; None where they were the model's."""
-    return load_arrays(part, SERVER_FILE).get(SERVER_WEIGHTS)
 
 
 def save_model(path: Path, trainer: Any) -> None:

@@ -127,11 +127,11 @@ class CheckpointEvaluator:
         return self._evaluate()
 
     def _take_average(self, part: Part) -> None:
-        from ..checkpoints.contents import load_worker_arrays, tracked_states
+        from ..checkpoints.contents import WORKER_FILE, load_arrays, tracked_states
         from ..gluon.replica import Replica
         from ..gluon.weight_average import AVERAGE
 
-        average = tracked_states(part, load_worker_arrays(part, 0)).get(AVERAGE)
+        average = tracked_states(part, load_arrays(part, WORKER_FILE.format(rank=0))).get(AVERAGE)
         if average:
             replica = Replica([parameter for _, parameter in sorted(self._parameters.items())], float)
             replica.open()
