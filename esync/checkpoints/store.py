@@ -13,7 +13,6 @@ import hashlib
 import json
 import logging
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -158,6 +157,10 @@ class CheckpointStore:
             if which(_round(folder)):
                 self._remove(folder, [self._name, *self._own(folder)])
 
+    def rounds(self) -> list[int]:
+        """Return the rounds of the parts that this worker has written, the newest first."""
+        return [_round(folder) for folder in self._folders() if (folder / self._name).exists()]
+
     def keep(self, count: int, whole: int) -> None:
         """Delete old parts of this worker.
 
@@ -167,8 +170,7 @@ class CheckpointStore:
             count: number of other parts that are kept.
             whole: round of the newest whole checkpoint.
         """
-        rounds = [_round(folder) for folder in self._folders() if (folder / self._name).exists()]
-        kept_rounds = [round_ for round_ in rounds if round_ <= whole][:count]
+        kept_rounds = [round_ for round_ in self.rounds() if round_ <= whole][:count]
         self.remove(lambda round_: round_ <= whole and round_ not in kept_rounds)
 
     @contextmanager
@@ -270,10 +272,6 @@ class CheckpointError(ExpectedError):
     """A checkpoint cannot be written, read, or used here; the message names it and says why."""
 
 
-#: Name of the JSON file of a worker's part of a checkpoint.
-PART_FILE = re.compile(r"round-(?P<round>\d+)/worker-(?P<rank>\d+)\.json", re.ASCII)
-
-
 class EarlierCheckpointsError(ExpectedError):
     """A directory holds checkpoints that a run would have to go on from, or to delete."""
 
@@ -297,7 +295,6 @@ def refuse_earlier(directory: Path, workers: int) -> None:
     Raises:
         EarlierCheckpointsError: one of them has written a part of a checkpoint there.
     """
-    parts = (PART_FILE.fullmatch(f"{path.parent.name}/{path.name}") for path in directory.glob("round-*/worker-*.json"))
-    rounds = [int(part["round"]) for part in parts if part is not None and int(part["rank"]) < workers]
+    rounds = [round_ for rank in range(workers) for round_ in CheckpointStore(directory, rank).rounds()]
     if rounds:
         raise EarlierCheckpointsError(refusal(directory, max(rounds)))
