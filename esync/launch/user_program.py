@@ -17,6 +17,7 @@ from typing import Any
 from .. import config
 from ..algorithms.registry import all_flags, flags_of
 from ..arguments import presets
+from ..arguments.environment import SHARED
 from ..arguments.training import AUTO
 from ..runtime.errors import ExpectedError
 from ..runtime.user_code import digest_of_files
@@ -27,13 +28,7 @@ Words = tuple[str, ...]
 #: Separator between launch's own words and those of the program.
 SEPARATOR = "--"
 #: Flags that all workers find in their environment.
-ENVIRONMENT_FLAGS = frozenset(
-    {
-        *("job", "collective", "start_timeout", "round_timeout", "elastic", "lease", "wait_for_replacement"),
-        *("step_time", "log_dir", "name", "tensorboard", "wandb", "mlflow", "overwrite", "weight_average"),
-        *("checkpoint_dir", "checkpoint_every", "keep_checkpoints", "resume"),
-    }
-)
+ENVIRONMENT_FLAGS = frozenset({*SHARED, "elastic", "lease", "name"})
 #: Flags of the built-in worker that apply to any program, beside the options of a chosen mode
 #: (`applies`). All others configure the training, which is up to the program.
 CLUSTER_FLAGS = ENVIRONMENT_FLAGS | {"mode", "preset"}
