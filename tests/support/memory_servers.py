@@ -1,6 +1,6 @@
 """Parameter servers in this process: a dict stands for ps-lite's store, a number for the clock."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,25 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+class CountingMemory(HostMemory):
+    """Host memory that knows how many bytes are staged at present, and were at most."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.staged_bytes = self.peak_bytes = 0
+
+    def stage(self, values: np.ndarray) -> np.ndarray:
+        copy = super().stage(values)
+        self.staged_bytes += copy.nbytes
+        self.peak_bytes = max(self.peak_bytes, self.staged_bytes)
+        return copy
+
+    def release(self, arrays: Iterable[np.ndarray]) -> None:
+        arrays = list(arrays)
+        self.staged_bytes -= sum(array.nbytes for array in arrays)
+        super().release(arrays)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +127,7 @@ class MemoryServers:
                 codec = codec_of(packed, self.layout, workers)
                 ends = codec.uplink(shard), codec.downlink(shard)
             server = ParameterServer(
-                self.layout, round_state, *ends, rules, self.clock, HostMemory(), counted.weightings()
+                self.layout, round_state, *ends, rules, self.clock, CountingMemory(), counted.weightings()
             )
             self.nodes.append(Node(server))
         for shard in range(servers):
@@ -243,7 +262,7 @@ class MemoryServers:
         return self.vector(STATISTICS)
 
     @property
-    def memories(self) -> list[HostMemory]:
+    def memories(self) -> list[CountingMemory]:
         """The working memory of every server."""
         return [node.server.memory for node in self.nodes]  # type: ignore[misc]
 

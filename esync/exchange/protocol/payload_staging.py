@@ -54,25 +54,16 @@ def undo_rounding(new: np.ndarray, before: np.ndarray, tolerance: float) -> None
 
 
 class HostMemory:
-    """Host memory: NumPy arrays, which are reused for payloads of the same size.
-
-    Attributes:
-        staged_bytes: bytes staged at present.
-        peak_bytes: maximum of `staged_bytes` so far.
-    """
+    """Host memory: NumPy arrays, which are reused for payloads of the same size."""
 
     def __init__(self) -> None:
         self._free: dict[int, list[np.ndarray]] = {}
-        self.staged_bytes = 0
-        self.peak_bytes = 0
 
     def stage(self, values: np.ndarray) -> np.ndarray:
         """Copy the values to a free array, or to a new one."""
         spare = self._free.get(values.size)
         copy = spare.pop() if spare else np.empty(values.size, np.float32)
         np.copyto(copy, values)
-        self.staged_bytes += copy.nbytes
-        self.peak_bytes = max(self.peak_bytes, self.staged_bytes)
         return copy
 
     def to_array(self, values: np.ndarray) -> np.ndarray:
@@ -108,7 +99,6 @@ class HostMemory:
     def release(self, arrays: Iterable[np.ndarray]) -> None:
         """Keep the arrays for the next payload."""
         for array in arrays:
-            self.staged_bytes -= array.nbytes
             self._free.setdefault(array.size, []).append(array)
 
 
