@@ -47,7 +47,8 @@ def init_server(args: Any, net: Any = None) -> None:
         net: not needed: the model comes from the first worker.
 
     Raises:
-        UnsuitableArgumentsError: args cannot be used, or a process has failed.
+        UnsuitableArgumentsError: args cannot be used.
+        ExpectedError: a process has failed.
     """
     environment = {**os.environ, **_environment(args)}
     environment.pop("DMLC_ROLE", None)
@@ -62,7 +63,7 @@ def init_server(args: Any, net: Any = None) -> None:
             process.kill()
             process.wait()
     if any(codes):
-        raise UnsuitableArgumentsError("the server has failed; its last lines say why")
+        raise ExpectedError("the parameter server or the scheduler has failed; its last lines say why")
 
 
 class GradientSGD(Trainer):
