@@ -41,7 +41,7 @@ _NOT_DIGESTED = {_PACKAGE, "pydantic"}
 #: Top-level modules that need not be there where an algorithm is only named, planned or summarized.
 _ENGINE = ("mxnet", "gluoncv")
 
-#: Class → the text by which it was value.
+#: Class → the text that named it.
 _sources: dict[type[Algorithm], str] = {}
 
 
