@@ -44,7 +44,7 @@ class Trainer(SeveralOptimizers, EndingMixin):
     Takes what gluon.Trainer takes, in the same order, plus the algorithm. Three things differ from
     plain Gluon over a dist_sync key store, which sums over workers: `batch_size` in `step` is this
     worker's own, and the mean over the workers is taken here; `kvstore`, `compression_params` and
-    `update_on_kvstore` say nothing (`kvstore` may be "local" or "device"), because the exchange is
+    `update_on_kvstore` have no effect (`kvstore` may be "local" or "device"), because the exchange is
     this project's own; and weights begin as rank 0's on all workers.
 
     Where the optimizer runs depends on what the algorithm sends (`Algorithm.sends`): where updates

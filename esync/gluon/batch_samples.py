@@ -8,7 +8,7 @@ from ..runtime.user_values import one_line, single_number
 
 
 class BatchSizeError(ExpectedError, ValueError):
-    """A number of samples is none: `Trainer.step` cannot divide by it or count by it, or no batch can have it."""
+    """A batch size or a number of samples cannot be used, by `Trainer.step` or for a batch."""
 
 
 def divisor_and_samples(batch_size: Any, samples: Any = None) -> tuple[float, int]:
