@@ -220,7 +220,7 @@ class LoggedScalars(Callback):
         self._logger, self._started = logger, started
 
     def save(self, facts: dict[str, Any]) -> None:
-        """Have everything written so far."""
+        """Flush; loggers are given the facts at the start only."""
         self._logger.flush()
 
     def round(self, ended: FinishedRound) -> None:
