@@ -8,6 +8,9 @@ from ..base import JobAbortedError, Result, SlotLostError
 from .status import Status
 from .store import Store
 
+#: The fields of a result that a status has, too.
+_DECIDED = Result.__dataclass_fields__.keys() & Status.__dataclass_fields__
+
 
 class StatusReader:
     """Reads and checks the servers' statuses for one worker.
@@ -98,28 +101,9 @@ class StatusReader:
             if status.excluded != first.excluded and status.rounds_together == first.rounds_together
         ]
         self.aside = tuple(sorted({rank for status in statuses for rank in status.aside}))
-        return Result(
-            round=deciding.round,
-            version=deciding.version,
-            samples=deciding.samples,
-            wait=wait,
-            transfer=transfer,
-            finished=deciding.finished,
-            used=bool(deciding.use),
-            elapsed=deciding.elapsed,
-            exchanged_at=deciding.exchanged_at,
-            members=deciding.members,
-            needed=deciding.needed,
-            whole=deciding.whole,
-            step=deciding.step,
-            synchronous=deciding.synchronous,
-            fastest=deciding.fastest,
-            scalars=deciding.scalars,
-            samples_together=deciding.samples_together,
-            excluded=earliest.excluded,
-            aside=self.aside,
-            resting=deciding.resting,
-        )
+        own = {"wait": wait, "excluded": earliest.excluded, "aside": self.aside}
+        decided = {name: getattr(deciding, name) for name in _DECIDED}
+        return Result(**decided | own, transfer=transfer, used=bool(deciding.use))
 
     def includable(self) -> list[int]:
         """Return the ranks whose unawaited commits the next round can include.
