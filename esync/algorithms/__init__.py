@@ -50,7 +50,6 @@ from .model_view import ModelView
 from .options import option
 from .registry import ALGORITHMS, register
 from .styles import Style
-from .switch_schedule import Schedule
 
 __all__ = [
     "ALGORITHMS",
@@ -73,7 +72,6 @@ __all__ = [
     "LocalSGD",
     "ModelView",
     "NoCheckpoints",
-    "Schedule",
     "Style",
     "SyncSwitch",
     "TieredESync",
