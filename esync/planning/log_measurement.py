@@ -18,8 +18,8 @@ from ..launch import flags
 from ..launch.description import Description
 from ..launch.hosts import locate
 from ..launch.workers import device_folders
-from ..reports.discovery import RUN_FILE, DeviceFolder, find_devices
-from ..reports.runs import run_folders
+from ..reports.discovery import RUN_FILE, DeviceFolder
+from ..reports.runs import devices_in, run_folders
 from ..runtime.errors import ExpectedError
 from ..runtime.iteration_statistics import IterationStatistics
 from ..runtime.phase_timer import CHECK_READY, iteration_times
@@ -128,8 +128,7 @@ def _devices(folder: Path) -> dict[str, DeviceFolder]:
     runs = run_folders(folder)
     if len(runs) > 1:
         raise LogsError(f"{folder} holds several runs: {runs[0]} and {runs[1]}; name the folder of one of them")
-    found = [device for run in runs for device in find_devices(run)[0] if device.rounds]
-    return {f"{device.host}/{device.device}": device for device in found}
+    return {f"{device.host}/{device.device}": device for run in runs for device in devices_in(run)[0]}
 
 
 def _device(device: DeviceFolder, logged: _Run) -> DeviceFigures:

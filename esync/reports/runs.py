@@ -219,7 +219,7 @@ def run_folders(folder: Path, depth: int = _DEPTH) -> list[Path]:
         RunError: a folder cannot be listed.
     """
     try:
-        if holds_rounds(folder) or _devices(folder)[0] or _summary_in(folder, []) is not None:
+        if holds_rounds(folder) or devices_in(folder)[0] or _summary_in(folder, []) is not None:
             return [folder]
         ignored = (EARLIER_PREFIX, FIGURES)
         below = [subfolder for subfolder in subfolders(folder) if not subfolder.name.startswith(ignored)]
@@ -250,7 +250,7 @@ def load_run(folder: str | Path, target: float | None = None) -> LoggedRun:
 def _load(folder: Path, target: float | None) -> LoggedRun:
     if not folder.is_dir():
         raise RunError(f"{folder}: there is no such folder")
-    devices, by_host, notes = _devices(folder)
+    devices, by_host, notes = devices_in(folder)
     problems: list[str] = []
     model_bytes = config.PUBLISHED_MODEL_BYTES.get(folder.resolve().parent.name)
     loaded = _summary_in(folder, problems) if by_host else None
@@ -280,7 +280,7 @@ def _skipped(skip: Skipped) -> str:
     return f"skipped ({skip.category}) {skip.path}: {skip.reason}"
 
 
-def _devices(folder: Path) -> tuple[list[DeviceFolder], bool, list[str]]:
+def devices_in(folder: Path) -> tuple[list[DeviceFolder], bool, list[str]]:
     """Return the devices with rounds in a run's folder, and whether they are in hosts' folders.
 
     Without any devices the second value is True as well, because the folder may contain only a
