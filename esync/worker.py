@@ -64,7 +64,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
     from .runtime.mxnet_import import mx
     from .training.accuracy import spread
     from .training.batch_norm import layers_with_statistics, reestimate_statistics
-    from .training.loop import DealtData, Iteration, train, warm_up
+    from .training.loop import Iteration, PartitionedData, train, warm_up
     from .training.run import Run
     from .world import RealWorld
 
@@ -143,7 +143,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
     with make_trainer(net, options, world, samples, run=run, data_digest=digest) as trainer:
 
         def begin() -> None:
-            world.device.stagger()
+            world.device.wait_for_turn()
             reseed(trainer, options.seed)
 
         def iteration(batches: Batches) -> Iteration:
@@ -167,7 +167,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
         def share(indices: np.ndarray) -> Batches:
             return batches(indices, (options.seed, trainer.rank) if shuffles(options.partition) else None)
 
-        data = DealtData(dealt, options.seed, options.redistribute, share, hold if trainer.rank == 0 else None)
+        data = PartitionedData(dealt, options.seed, options.redistribute, share, hold if trainer.rank == 0 else None)
         first_iteration = iteration(data.batches(trainer) or share(dealt.shares[trainer.rank]))
         if checkpoints is not None:
             checkpoints.track("batches", first_iteration)

@@ -37,7 +37,7 @@ def try_paths(plan: LaunchPlan, agents: AgentPool) -> None:
         )
         targets = {host.name: [e for e in endpoints if e[0] != host.name] for host in hosts}
         failed = _request(plan, agents, local, "reach", targets)
-        _request(plan, agents, local, "hush", {host.name: [] for host in hosts})
+        _request(plan, agents, local, "stop_listening", {host.name: [] for host in hosts})
     finally:
         local.close()
     if failed:

@@ -147,7 +147,7 @@ class Agent:
         return {}
 
     def do_listen(self, endpoints: list[tuple[str, str, int]]) -> dict[str, Any]:
-        """Listen at these endpoints of this machine until `do_hush`."""
+        """Listen at these endpoints of this machine until `do_stop_listening`."""
         for _, address, port in endpoints:
             listener = self._listening.enter_context(socket.socket())
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -172,7 +172,7 @@ class Agent:
             problems = list(pool.map(problem, endpoints))
         return {"failed": [(*endpoint, reason) for endpoint, reason in zip(endpoints, problems, strict=True) if reason]}
 
-    def do_hush(self, endpoints: list[tuple[str, str, int]]) -> dict[str, Any]:
+    def do_stop_listening(self, endpoints: list[tuple[str, str, int]]) -> dict[str, Any]:
         """Stop listening. The endpoints are ignored: all requests of `reachability` have the same form."""
         self._listening.close()
         return {}

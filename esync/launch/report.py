@@ -47,7 +47,7 @@ def success(figures: RunFigures | None, plan: LaunchPlan, outcome: JobOutcome) -
         return [
             f"done in {clock(outcome.seconds)}; the program has logged no rounds in {plan.folder_here}, where esync.Run"
             " logs unless the program gives it a folder",
-            *_casualties(outcome),
+            *_lost_processes(outcome),
             f"output of the processes: {plan.folder_here / PROCESSES}",
         ]
     lines = [f"done: {figures.mode.label}, {figures.rounds} rounds in {clock(figures.total_time)}"]
@@ -66,7 +66,7 @@ def success(figures: RunFigures | None, plan: LaunchPlan, outcome: JobOutcome) -
     lines += [f"overruns: {figures.overruns}"] if figures.overruns else []
     if figures.invalid:
         lines.append("too many of them: these figures are not valid; use larger step times, or fewer workers")
-    lines += _casualties(outcome)
+    lines += _lost_processes(outcome)
     lines.append(f"logs: {plan.folder_here}, output of the processes: {plan.folder_here / PROCESSES}")
     return [line for line in lines if line]
 
@@ -88,7 +88,7 @@ def _speedups(figures: RunFigures, plan: LaunchPlan) -> list[str]:
     return lines
 
 
-def _casualties(outcome: JobOutcome) -> list[str]:
+def _lost_processes(outcome: JobOutcome) -> list[str]:
     """Return lines about the processes that were replaced, and the workers that were lost."""
     lines = []
     for heading, counted in {

@@ -103,7 +103,7 @@ class Supervisor:
             if self._preempted_by:
                 self._preempt()
             if self._finished:
-                self._end_latecomers()
+                self._end_late_workers()
         if not self._over:
             for name in self._unreachable.give_up_all():
                 self._replacements.withdraw(name)
@@ -141,7 +141,7 @@ class Supervisor:
             self._stop_endless()
         end = min(time.monotonic() + limit, self._notice_ends)
         while self._running(*roles) and not self._outcome.interrupted:
-            if time.monotonic() > end + config.LAUNCH_GRACE * self._awaits_culprit:
+            if time.monotonic() > end + config.LAUNCH_GRACE * self._cause_still_running:
                 break
             self._tick()
 
@@ -191,7 +191,7 @@ class Supervisor:
         return bool(self._unreachable.workers) and not (done and self._replacements.elastic)
 
     @property
-    def _awaits_culprit(self) -> bool:
+    def _cause_still_running(self) -> bool:
         """Whether the job has failed, and the process that caused it still runs."""
         return bool(self._outcome.failures) and any(process.running and process.gives_up for process in self._processes)
 
@@ -274,7 +274,7 @@ class Supervisor:
             return
         worker = process.spec.role == "worker" and progress.LEFT not in process.events
         if self._finished and worker and not self._over:
-            self._report_latecomer(process, how)
+            self._report_late_worker(process, how)
             return
         if verdict is Verdict.REPLACE:
             at = time.monotonic() - self._began
@@ -296,7 +296,7 @@ class Supervisor:
         else:
             self._outcome.failures.append(self._failure(process, how))
 
-    def _end_latecomers(self) -> None:
+    def _end_late_workers(self) -> None:
         """Terminate late replacements, and kill workers that hang, once the run is finished."""
         now = time.monotonic()
         self._farewell = min(self._farewell, now + config.LAUNCH_FAREWELL)
@@ -305,12 +305,12 @@ class Supervisor:
                 continue
             if progress.JOINED not in process.events:
                 process.terminate()
-                self._report_latecomer(process, "was not needed any more")
+                self._report_late_worker(process, "was not needed any more")
             elif now > self._farewell and not process.spec.own_program:  # such a program may do more than train
                 process.kill()
-                self._report_latecomer(process, f"did not end within {config.LAUNCH_FAREWELL:.0f} s")
+                self._report_late_worker(process, f"did not end within {config.LAUNCH_FAREWELL:.0f} s")
 
-    def _report_latecomer(self, process: Process, how: str) -> None:
+    def _report_late_worker(self, process: Process, how: str) -> None:
         """Report a worker that was missing when the run finished.
 
         If it is worker 0, which writes the model, the job has failed.

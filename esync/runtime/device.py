@@ -39,7 +39,7 @@ class Device(Protocol):
         """Begin an iteration, which includes loading the batch."""
         ...
 
-    def stagger(self) -> None:
+    def wait_for_turn(self) -> None:
         """Spend part of an iteration's spare time before its work."""
         return
 
@@ -96,7 +96,7 @@ class RealDevice(Device):
         """Record the time at which an iteration begins."""
         self._begun = self.now()
 
-    def stagger(self) -> None:
+    def wait_for_turn(self) -> None:
         """Spend part of an emulated device's spare time before the computing.
 
         Devices that are emulated on the same cores begin a round at the same moment. This wait lets the

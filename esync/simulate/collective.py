@@ -91,17 +91,17 @@ class SharedCollectiveState:
         due = round_state.commit(message, engine.now)
         if len(self.waiting) < self.slots and not round_state.finished:
             return
-        round_, self.waiting = self.waiting, {}
+        sums, self.waiting = self.waiting, {}
         if not due:
-            for pending_sum in round_.values():
+            for pending_sum in sums.values():
                 pending_sum.over(engine.now, used=False)
             return
         if self._stop:
             round_state.stop()
             self._stop = False
-        self._add([round_[rank] for rank in sorted(round_)])
+        self._add([sums[rank] for rank in sorted(sums)])
         round_state.applied(due, engine.now)
-        self._travel(round_)
+        self._transfer(sums)
 
     def _add(self, pending: list["PendingSum"]) -> None:
         """Compute the sum at once; each rank sees it only after its own messages have arrived."""
@@ -127,26 +127,26 @@ class SharedCollectiveState:
             for _ in self.common.update(bucket, parts[0], total, terms, turn):
                 pass
 
-    def _travel(self, round_: dict[int, "PendingSum"]) -> None:
+    def _transfer(self, sums: dict[int, "PendingSum"]) -> None:
         """Send the messages of all ranks over the network."""
         engine, begun = self.engine, self.engine.now
-        last = max(round_, key=lambda rank: round_[rank].committed)
+        last = max(sums, key=lambda rank: sums[rank].committed)
         layout = Layout(self.carried, 1, self.layout.bucket_elements)
-        sent = next(iter(round_.values())).sent
+        sent = next(iter(sums.values())).sent
         buckets = [bucket.stop - bucket.start for bucket in layout.buckets if bucket.vector in sent]
-        waiting = set(round_)
+        waiting = set(sums)
 
         def finished(rank: int) -> None:
             waiting.discard(rank)
             exchange = self.exchanges[rank]
             exchange.sent += reduce.sent[rank]
             exchange.received += reduce.received[rank]
-            round_[rank].over(engine.time, used=True)
+            sums[rank].over(engine.time, used=True)
             if not waiting and self.choice is not None:
                 self.choice.record(engine.time - begun)
 
         reduce = Allreduce(engine, self.network, self.hosts, self._current(), buckets, finished, self.byte_time)
-        for rank, pending in round_.items():
+        for rank, pending in sums.items():
             notified = begun + self.network.latency(self.hosts[last], self.hosts[rank])  # of the last commit
             pending.waited = notified - pending.committed
             reduce.begin(rank, notified)

@@ -23,7 +23,7 @@ from ..runtime.files import atomic_path, through_memory
 from ..runtime.mxnet_import import mx
 from ..runtime.phase_timer import PhaseTimer
 from ..training.accuracy import AccuracyEvaluator
-from ..training.loop import DealtData, Iteration
+from ..training.loop import Iteration, PartitionedData
 from ..training.unrecognized_classes import UnrecognizedClasses
 from ..training.worker_setup import make_trainer
 from .world import SimulatedWorld
@@ -82,7 +82,9 @@ class GradientNumerics:
         seed = (lambda: reseed(trainer, options.seed)) if _draws(net) else None  # it takes as long as a small network
         iteration = Iteration(net, loss, batches(self._dealt.shares[rank]), size, self._context, seed)
         changed = self._hold if rank == 0 else None
-        return trainer, TimedGradients(iteration, self, DealtData(self._dealt, options.seed, False, batches, changed))
+        return trainer, TimedGradients(
+            iteration, self, PartitionedData(self._dealt, options.seed, False, batches, changed)
+        )
 
     def unrecognized_classes(self) -> UnrecognizedClasses:
         """Return the callback that warns of classes that are never recognized."""
@@ -158,7 +160,7 @@ class TimedGradients:
         data: the worker's share of the data.
     """
 
-    def __init__(self, iteration: Iteration, numerics: GradientNumerics, data: DealtData) -> None:
+    def __init__(self, iteration: Iteration, numerics: GradientNumerics, data: PartitionedData) -> None:
         self._iteration, self._numerics, self.data = iteration, numerics, data
 
     @property

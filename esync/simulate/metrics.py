@@ -53,7 +53,7 @@ class SimulationMetrics:
     Args:
         sums: the totals of this worker.
         now: returns the time of the virtual clock.
-        keeper: callbacks that write logs and evaluate; None for neither.
+        callbacks: callbacks that write logs and evaluate; None for neither.
         watch: called with the trainer after each round.
     """
 
@@ -61,10 +61,10 @@ class SimulationMetrics:
         self,
         sums: WorkerMetrics,
         now: Callable[[], float],
-        keeper: Any = None,
+        callbacks: Any = None,
         watch: Callable[[Any], None] | None = None,
     ) -> None:
-        self._sums, self._now, self._keeper, self._watch = sums, now, keeper, watch
+        self._sums, self._now, self._callbacks, self._watch = sums, now, callbacks, watch
 
     def done(self, trainer: Any) -> None:
         """Count a finished round."""
@@ -76,10 +76,10 @@ class SimulationMetrics:
             sums.waits += result.wait
             sums.longest_wait = max(sums.longest_wait, result.wait)
             sums.transfers += result.transfer
-        if self._keeper is not None:
-            if self._keeper.evaluates:
+        if self._callbacks is not None:
+            if self._callbacks.evaluates:
                 trainer.replica.add_to_average()
-            self._keeper.done(trainer)
+            self._callbacks.done(trainer)
         else:
             trainer.world.recorder.take()
         if self._watch is not None:
@@ -87,10 +87,10 @@ class SimulationMetrics:
 
     def poll(self, trainer: Any) -> None:
         """Check for results of evaluations; called between iterations."""
-        if self._keeper is not None:
-            self._keeper.poll(trainer)
+        if self._callbacks is not None:
+            self._callbacks.poll(trainer)
 
     def end(self, trainer: Any) -> None:
         """Finish the logs; called when the run is over."""
-        if self._keeper is not None:
-            self._keeper.end(trainer)
+        if self._callbacks is not None:
+            self._callbacks.end(trainer)

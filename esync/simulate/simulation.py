@@ -174,7 +174,7 @@ class Simulation:
             )
         self.state_server = SimulatedStateServer(self.engine, self.cluster.state_server)
         self.workers = [WorkerMetrics(worker) for worker in self.cluster.workers]
-        self._keepers: dict[int, RoundCallbacks] = {}
+        self._callbacks: dict[int, RoundCallbacks] = {}
 
     @property
     def now(self) -> float:
@@ -227,8 +227,8 @@ class Simulation:
                 self._spawn(sums)
             self.engine.run()
         finally:
-            for keeper in self._keepers.values():
-                keeper.close()
+            for round_callbacks in self._callbacks.values():
+                round_callbacks.close()
 
     # --- the workers ------------------------------------------------------------------------------
 
@@ -263,12 +263,14 @@ class Simulation:
             trainer.start()
             if len(sums.worlds) == 1:
                 sums.began = self.engine.now
-            tally = SimulationMetrics(sums, lambda: self.now, self._keeper(sums, trainer), self._watch_rounds)
+            metrics = SimulationMetrics(
+                sums, lambda: self.now, self._round_callbacks(sums, trainer), self._watch_rounds
+            )
             try:
-                train(trainer, iteration, tally, iteration.data)
+                train(trainer, iteration, metrics, iteration.data)
             except DivergedError:
-                for keeper in self._keepers.values():
-                    keeper.diverged()
+                for round_callbacks in self._callbacks.values():
+                    round_callbacks.diverged()
                 raise
             trainer.close()
             sums.settings = trainer.algorithm.facts.get("chosen_settings", ())
@@ -281,11 +283,11 @@ class Simulation:
 
     # --- logs and evaluation ----------------------------------------------------------------------
 
-    def _keeper(self, sums: WorkerMetrics, trainer: Any) -> RoundCallbacks | None:
+    def _round_callbacks(self, sums: WorkerMetrics, trainer: Any) -> RoundCallbacks | None:
         """Return the callbacks that write this slot's logs and, on rank 0, evaluate; None for neither."""
         worker, options = sums.worker, self.options
-        if worker.rank in self._keepers:
-            return self._keepers[worker.rank]
+        if worker.rank in self._callbacks:
+            return self._callbacks[worker.rank]
         evaluations = None
         if worker.rank == 0 and self.numerics.evaluates and not options.no_evaluation:
             evaluator = SimulatedEvaluator(self.engine, self.cluster.evaluation_time, self._evaluate)
@@ -303,15 +305,15 @@ class Simulation:
         callbacks = make_callbacks(trainer.algorithm, worker.rank, reporter, logs, loggers=loggers)
         if evaluations is not None:
             callbacks.append(self.numerics.unrecognized_classes())  # type: ignore[attr-defined]
-        keeper = RoundCallbacks(
+        round_callbacks = RoundCallbacks(
             callbacks,
             self._facts(worker, trainer),
             LogClock(lambda: self.now),
             evaluations,
             sums,
         )
-        self._keepers[worker.rank] = keeper
-        return keeper
+        self._callbacks[worker.rank] = round_callbacks
+        return round_callbacks
 
     def _evaluate(self, weights: Any, statistics: Any, every_sample: bool) -> EvaluationResult:
         result: EvaluationResult = self.numerics.evaluate(weights, statistics, every_sample)  # type: ignore[attr-defined]

@@ -3,10 +3,10 @@
 from typing import Any
 
 from ..runtime.terminal import NOT_KNOWN, markdown, right
-from .search import Found, Measured
+from .search import Measured, SearchResult
 
 
-def as_json(result: Found, core_seconds: float) -> dict[str, Any]:
+def as_json(result: SearchResult, core_seconds: float) -> dict[str, Any]:
     """Return the findings for `--json`."""
     return {
         "share": result.share,
@@ -21,7 +21,7 @@ def as_json(result: Found, core_seconds: float) -> dict[str, Any]:
     }
 
 
-def as_text(result: Found, core_seconds: float) -> str:
+def as_text(result: SearchResult, core_seconds: float) -> str:
     """Return a table in Markdown, and its conclusion."""
     rows = [] if result.bsp is None else [_row(result.bsp, result, "the target")]
     for measured in result.tried:
@@ -45,7 +45,7 @@ def as_text(result: Found, core_seconds: float) -> str:
     return "\n".join(lines)
 
 
-def _row(measured: Measured, result: Found, verdict: str) -> list[str]:
+def _row(measured: Measured, result: SearchResult, verdict: str) -> list[str]:
     relative = f"{measured.seconds / result.bsp.seconds:.4f}" if result.bsp and result.bsp.seconds else NOT_KNOWN
     if measured.diverged:
         verdict += f", {measured.diverged} diverged"

@@ -63,7 +63,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """Result of a search.
 
     Attributes:
@@ -116,7 +116,9 @@ def accepted(measured: Measured, target: float, beta: float) -> bool:
     return target - measured.accuracy <= beta
 
 
-def search(measure: Callable[[float], Measured], beta: float, settings: int, target: float | None = None) -> Found:
+def search(
+    measure: Callable[[float], Measured], beta: float, settings: int, target: float | None = None
+) -> SearchResult:
     """Search for the smallest share of BSP that is accepted.
 
     Args:
@@ -137,4 +139,4 @@ def search(measure: Callable[[float], Measured], beta: float, settings: int, tar
             high = tried[-1].share
         else:
             low = tried[-1].share
-    return Found(high, goal, beta, tuple(tried), bsp)
+    return SearchResult(high, goal, beta, tuple(tried), bsp)

@@ -115,7 +115,7 @@ class Iteration:
             log.warning("this worker's share was different at the checkpoint: its batches begin anew")
 
 
-class DealtData:
+class PartitionedData:
     """This worker's share of the training data, which changes with the participating workers.
 
     Args:
@@ -168,7 +168,7 @@ def train(
     trainer: "Trainer",
     iteration: Iteration,
     rounds: RoundObserver | None = None,
-    data: DealtData | None = None,
+    data: PartitionedData | None = None,
 ) -> None:
     """Train with a started trainer until the run is over on all workers.
 

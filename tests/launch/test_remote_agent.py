@@ -120,7 +120,7 @@ def test_agent_probe_reports_which_ports_of_other_hosts_answer(tmp_path):
             endpoints = [good, ("left", *closed.getsockname()), ("left", *full.getsockname())]
             failed = other.answer({"do": "reach", "endpoints": endpoints})["failed"]
             assert [endpoint[2] for endpoint in failed] == [closed.getsockname()[1], full.getsockname()[1]]
-            assert one.answer({"do": "hush", "endpoints": []}) == {}
+            assert one.answer({"do": "stop_listening", "endpoints": []}) == {}
             socket.create_server(("127.0.0.1", held)).close()  # it is free for whom it is held
     (sentence,) = sentences("right", failed)
     assert sentence == (

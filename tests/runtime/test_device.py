@@ -94,22 +94,22 @@ def test_real_device_iteration_takes_at_least_its_step_time(step_time):
 
 
 @pytest.mark.parametrize(("step_time", "ahead"), [(None, 0.0), (0.4, 0.0), (0.9, 0.2), (4.1, 1.8)])
-def test_stagger_waits_part_of_the_spare_time_before_computing(step_time, ahead):
+def test_wait_for_turn_waits_part_of_the_spare_time_before_computing(step_time, ahead):
     device = FakeTime(step_time)
     device.time = 7.0
     device.begin_iteration()
-    device.stagger()
+    device.wait_for_turn()
     assert device.time == pytest.approx(7.0 + ahead)
     device.time += 0.25
     assert device.end_iteration() == pytest.approx(step_time or 0.25)
     assert device.overruns == 0
 
 
-def test_stagger_counts_time_since_the_iteration_began():
+def test_wait_for_turn_counts_time_since_the_iteration_began():
     device = FakeTime(step_time=4.1)
     device.begin_iteration()
     device.time += 1.0  # a round is logged, for instance
-    device.stagger()
+    device.wait_for_turn()
     assert device.time == pytest.approx(1.8)
 
 

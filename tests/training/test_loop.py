@@ -12,7 +12,7 @@ from esync.algorithms import ESync
 from esync.data import Batches, Partition
 from esync.exchange.protocol.round_state import Limits
 from esync.runtime.mxnet_import import mx
-from esync.training.loop import DealtData, Iteration, train
+from esync.training.loop import Iteration, PartitionedData, train
 from esync.training.unrecognized_classes import UnrecognizedClasses
 from esync.world import RealWorld
 
@@ -132,6 +132,6 @@ def test_holders_of_a_class_are_those_to_whom_its_samples_have_been_dealt(absent
         callback.hold(["shirt", "bag"], labels, shares)
 
     hold(dealt.shares)
-    data = DealtData(dealt, 0, absent_too, lambda indices: numbered(Batches), hold)
+    data = PartitionedData(dealt, 0, absent_too, lambda indices: numbered(Batches), hold)
     data.batches(SimpleNamespace(rank=1, members=members, resting=resting))  # type: ignore[arg-type]
     assert callback.holders == holders

@@ -217,7 +217,9 @@ class DifferenceDownlink(Downlink):
         answer = self._tracker.answer(rank)
         lengths[rank] = answer.size
         pieces = self._keys.pieces(-(-answer.size // 4))
-        answer.pour([self._outbox.values(self._keys.key(rank, number, self._server), size) for number, size in pieces])
+        answer.copy_to(
+            [self._outbox.values(self._keys.key(rank, number, self._server), size) for number, size in pieces]
+        )
 
     def _forget(self, rank: int) -> None:
         """Discard an earlier answer to a worker that is not bound to keys yet."""

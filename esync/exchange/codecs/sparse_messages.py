@@ -114,7 +114,7 @@ class SparseMessages:
         for server, (shard, message_format) in enumerate(zip(self._shards, self._formats, strict=True)):
             message = message_format.message(shard.to_local(step))
             pieces = self.piece_arrays(server, rank, message.size)
-            message.pour([buffer(key, size) for key, size in pieces])
+            message.copy_to([buffer(key, size) for key, size in pieces])
             for number, (key, _) in enumerate(pieces):
                 yield PackedArray(server, key, number)
 

@@ -100,7 +100,7 @@ class ParameterServer:
         self._weightings = weightings or dict.fromkeys(layout.sizes, UNIFORM)
         self.model = ServerModel(layout, round_state, downlink, rules, self._weightings, self.memory)
         self._clock = clock
-        self._complain = RateLimitedLog(log.warning)
+        self._warn = RateLimitedLog(log.warning)
         self._staging = PayloadStaging(self.memory)
         self._sum = RankOrderedSum(self.memory)
         self._arriving: dict[int, Commit] = {}  # commits whose payload is not complete yet
@@ -205,7 +205,7 @@ class ParameterServer:
         except KeyError:
             channel = self.round_state.slots + 1
         if channel > self.round_state.slots:  # there is one for each worker, and one for all of them
-            self._complain(f"a push of key {key} is ignored: no worker of this job has such a key")
+            self._warn(f"a push of key {key} is ignored: no worker of this job has such a key")
             return
         self.model.bind(channel, bucket, stored)
         header = wire.header_of(received)

@@ -54,7 +54,7 @@ class Contacts:
     def __contains__(self, address: Address) -> bool:
         return address in self._contacts
 
-    def introduce(self, node: Node) -> None:
+    def add(self, node: Node) -> None:
         """Start to examine whether a process that registers listens at its address."""
         sender = self._context.socket(zmq.DEALER)
         sender.setsockopt(zmq.IDENTITY, f"ps{SCHEDULER_ID}".encode())

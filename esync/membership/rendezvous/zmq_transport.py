@@ -80,7 +80,7 @@ class ZMQTransport:
         self._surplus: dict[Node, float] = {}  # waiting replacement → since when; infinite once that was reported
         self._attendance_log = AttendanceLog()
         self._timestamp = 0
-        self._complain = RateLimitedLog(log.warning)
+        self._warn = RateLimitedLog(log.warning)
         self._deserted_since = math.inf  # since when no worker is connected any more
         self.present: frozenset[Address] = frozenset()
         self.attendance: Attendance = registry.attendance(())
@@ -115,7 +115,7 @@ class ZMQTransport:
         try:
             message = Message.decode(b"".join(frames[1:2]))
         except BadMessageError as error:
-            self._complain(str(error))
+            self._warn(str(error))
             return
         if message.command == messages.ADD_NODE:
             for node in message.nodes:
@@ -134,7 +134,7 @@ class ZMQTransport:
     def _register(self, node: Node) -> None:
         """Start to examine a process that registers."""
         if self._registry.may_join(node) and node.address not in self._contacts:
-            self._contacts.introduce(node)
+            self._contacts.add(node)
 
     def _check_connections(self) -> None:
         """Determine which members are gone, and admit replacements."""
@@ -148,10 +148,10 @@ class ZMQTransport:
         patience = {address: config.PEER_GONE if address in servers else self._patience for address in gone}
         if connected:  # otherwise no member waits for another one
             self._registry.give_up({node for node in gone if self._detector.missing(node, now) >= patience[node]})
-        self._notice_desertion(now)
+        self._check_disconnected(now)
         self._contacts.keep(self._registry.everyone())
         self._announce(gone)
-        self._mention(self._registry.waiting())
+        self._log_waiting(self._registry.waiting())
         members = {node.address for node in nodes if node.id != EMPTY}
         self.present = frozenset((members | connected) - set(gone))
 
@@ -168,7 +168,7 @@ class ZMQTransport:
                 self._detector.expect(node.address, now + FIRST_GRACE)
         return self._detector.observe(connected, now)
 
-    def _notice_desertion(self, now: float) -> None:
+    def _check_disconnected(self, now: float) -> None:
         """Give up the run if all workers have been gone for a while."""
         if self._registry.complete or self._registry.has_workers():
             self._deserted_since = math.inf if self._registry.complete else now
@@ -186,7 +186,7 @@ class ZMQTransport:
         # The start has a wait of its own, with a limit.
         self._attendance_log.update(self.attendance if self._registry.complete else None)
 
-    def _mention(self, waiting: list[Node]) -> None:
+    def _log_waiting(self, waiting: list[Node]) -> None:
         """Log replacements that have waited for long."""
         now = time.monotonic()
         self._surplus = {node: self._surplus.get(node, now) for node in waiting}

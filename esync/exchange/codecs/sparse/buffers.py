@@ -21,7 +21,7 @@ class SparseMessage:
         """Size in bytes."""
         return sum(part.size for part in self.parts)
 
-    def pour(self, targets: Iterable[np.ndarray]) -> None:
+    def copy_to(self, targets: Iterable[np.ndarray]) -> None:
         """Copy the message to arrays (float32) of sufficient total size, and pad it with zeros."""
         rest = [part for part in self.parts if part.size]
         for target in targets:
