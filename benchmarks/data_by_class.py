@@ -96,7 +96,7 @@ TRIED: dict[str, tuple[tuple[float, float, int], ...]] = {
     SCAFFOLD: tuple((factor, 0.0, interval) for interval in (1, 4, 16) for factor in (1, 2, 4)),
     ESYNC: tuple((factor, 0.0, 1) for factor in (0.5, 1, 2, 4))
     + tuple((factor, 0.9, 1) for factor in (0.1, 0.25, 0.5)),
-    TIERED: ((1, 0.0, 4), (2, 0.0, 4), (1, 0.0, 8)),
+    TIERED: ((1, 0.0, 4), (2, 0.0, 4)),  # neither recognizes the classes of the slow devices
     PRESET: tuple((factor, 0.0, 8) for factor in (1, 2, 4)) + tuple((factor, 0.9, 8) for factor in (0.25, 0.5)),
 }
 TRIED[SYNC_2BIT] = TRIED[SYNC]
