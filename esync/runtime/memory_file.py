@@ -33,7 +33,7 @@ class SharedMemoryError(ExpectedError):
 
 
 class NameTakenError(ExpectedError):
-    """Raised when another process keeps a name for too long."""
+    """Raised when a name cannot be reserved, or another process keeps it for too long."""
 
 
 class MemoryFile:
@@ -189,7 +189,7 @@ def exclusive(name: str, patience: float) -> Iterator[None]:
         patience: seconds to wait for another process.
 
     Raises:
-        NameTakenError: another process keeps the name for longer.
+        NameTakenError: another process keeps the name for longer, or the system refuses it.
     """
     limit, pause = time.monotonic() + patience, _FIRST_PAUSE
     with socket.socket(socket.AF_UNIX) as owner:
@@ -198,7 +198,9 @@ def exclusive(name: str, patience: float) -> Iterator[None]:
                 owner.bind(f"\0{name}")
                 break
             except OSError as error:
-                if error.errno != errno.EADDRINUSE or time.monotonic() > limit:
+                if error.errno != errno.EADDRINUSE:
+                    raise NameTakenError(f"cannot reserve the name {name}: {error.strerror}") from None
+                if time.monotonic() > limit:
                     raise NameTakenError(f"another process has kept {name} for {patience:g} s") from None
             time.sleep(pause)
             pause = min(pause * _PAUSE_GROWTH, _LONGEST_PAUSE)
