@@ -105,10 +105,23 @@ class ShimmedProcess:
                     pass
             except ChildProcessError:  # nobody is left
                 break
-            for child in Path("/proc/thread-self/children").read_text().split():  # with those that have ended
-                os.kill(int(child), signal.SIGKILL)
+            for number in children():
+                os.kill(number, signal.SIGKILL)
             time.sleep(0.01)
         return 128 - code if code < 0 else min(code, MAX_CODE)
+
+
+def children() -> list[int]:
+    """Return the ids of this process's children, including zombies."""
+    pids = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with contextlib.suppress(OSError, IndexError):  # it has ended meanwhile
+                # As bytes: the names of processes, of all users, may be no valid text.
+                parent = (entry / "stat").read_bytes().rpartition(b")")[2].split()[1]
+                if int(parent) == os.getpid():
+                    pids.append(int(entry.name))
+    return pids
 
 
 def main() -> int:
