@@ -89,7 +89,7 @@ def test_trainer_allreduce_grads_and_update_are_refused():
     trainer = local_trainer(make_net())
     for call in (trainer.allreduce_grads, lambda: trainer.update(BATCH)):
         with pytest.raises(
-            RuntimeError, match=r"call step.*clip_global_norm\(.*\], bound × .*first argument\) before it"
+            RuntimeError, match=r"call step.*clip_global_norm\(\[.*\], bound × .*first argument\) before it"
         ):
             call()
 
