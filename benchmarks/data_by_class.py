@@ -179,10 +179,10 @@ class ByClassRun:
         interval = f", --{INTERVALS[self.method]} {self.interval}" if self.method in INTERVALS else ""
         return f"rate × {self.factor:g}, momentum {self.momentum:g}{interval}"
 
-    def words(self, given: argparse.Namespace) -> list[str]:
+    def words(self, options: argparse.Namespace) -> list[str]:
         """Return the command line."""
         case = CASES[self.case]
-        file = narrow_cluster(self.case, case.changes, given.out)
+        file = narrow_cluster(self.case, case.changes, options.out)
         rate = "learning-rate" if self.method in (SYNC, SYNC_2BIT) else "local-lr"
         words = [*FLAGS[self.method], f"--network={NARROW_GROUP_NORM}", f"--partition={case.partition}"]
         words += [f"--{rate}={RATE * self.factor:g}", f"--seed={self.seed}", f"--max-time={60 * self.minutes:g}"]
@@ -190,7 +190,7 @@ class ByClassRun:
         words += [f"--{INTERVALS[self.method]}={self.interval}"] if self.method in INTERVALS else []
         words += [f"--eval-duration={max(1, round(self.evaluate_every / self.round_time))}"]
         words += ["--test-images=2500", "--no-logs"]
-        return simulate(file, self, given.out, *words, held_out=self.held_out)
+        return simulate(file, self, options.out, *words, held_out=self.held_out)
 
     @property
     def evaluate_every(self) -> float:
@@ -225,12 +225,12 @@ def tuned(out: Path, method: str) -> ByClassRun | None:
     return max(runs, key=lambda run: mean_of_last(finished[run.name], LAST))
 
 
-def reported(given: argparse.Namespace) -> list[ByClassRun]:
+def reported(options: argparse.Namespace) -> list[ByClassRun]:
     """Return the runs of the table: those methods that are tuned, seed by seed."""
-    best = [run for method in given.methods if (run := tuned(given.out, method)) is not None]
+    best = [run for method in options.methods if (run := tuned(options.out, method)) is not None]
     return [
-        ByClassRun(given.case, run.method, run.factor, run.momentum, run.interval, seed, given.minutes)
-        for seed in range(TUNING_SEED + 1, TUNING_SEED + 1 + given.seeds)
+        ByClassRun(options.case, run.method, run.factor, run.momentum, run.interval, seed, options.minutes)
+        for seed in range(TUNING_SEED + 1, TUNING_SEED + 1 + options.seeds)
         for run in best
     ]
 
@@ -240,11 +240,11 @@ def recalls(result: Mapping[str, Any]) -> list[float]:
     return sorted(value for name, value in result["final_parts"].items() if name.startswith("recall/"))
 
 
-def table(given: argparse.Namespace) -> str:
+def table(options: argparse.Namespace) -> str:
     """Return the times, accuracies and recalls in Markdown."""
-    finished = results(given.out)
+    finished = results(options.out)
     groups: dict[str, list[tuple[ByClassRun, Mapping[str, Any]]]] = {}
-    for run in reported(given):
+    for run in reported(options):
         if run.name in finished:
             groups.setdefault(run.method, []).append((run, finished[run.name]))
     heads = ["", "setting", "seeds", *(f"seconds to {target:g}" for target in TARGETS)]
@@ -265,21 +265,23 @@ def table(given: argparse.Namespace) -> str:
     return markdown_table(heads, rows)
 
 
-def draw(given: argparse.Namespace, file: Path) -> None:
+def draw(options: argparse.Namespace, file: Path) -> None:
     """Draw the accuracies over time of the runs with the first seed."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    finished = results(given.out)
+    finished = results(options.out)
     figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
-    for run in reported(given):
+    for run in reported(options):
         if run.name in finished and run.seed == TUNING_SEED + 1:
             label, colour = LABELS[run.method]
             _, seconds, accuracies = zip(*finished[run.name]["accuracies"], strict=True)
             axes.plot(seconds, accuracies, color=colour, linewidth=1.2, label=label)
-    axes.set(xlabel="virtual time (s)", ylabel="test accuracy", xscale="log", xlim=(5, 60 * given.minutes), ylim=(0, 1))
+    axes.set(
+        xlabel="virtual time (s)", ylabel="test accuracy", xscale="log", xlim=(5, 60 * options.minutes), ylim=(0, 1)
+    )
     axes.grid(alpha=0.3)
     axes.legend(loc="lower right", fontsize=8)
     figure.savefig(file, dpi=110)
@@ -299,24 +301,24 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main() -> int:
     """Carry out the runs and print the table."""
-    given = parse_arguments()
-    chosen = [run for method in given.methods for run in tuning(method)] if given.tune else reported(given)
+    options = parse_arguments()
+    chosen = [run for method in options.methods for run in tuning(method)] if options.tune else reported(options)
     if not chosen:
-        raise ExpectedError(f"none of {', '.join(given.methods)} can be reported; run this program with --tune first")
-    if given.list:
-        return listed(chosen, given, ByClassRun.planned)
-    if given.tune:
-        write_held_out(given.out)
-    kept = within_budget(chosen, given, ByClassRun.planned)
-    succeeded = carry_out(kept, given)
-    if given.tune:
-        for method in given.methods:
-            best = tuned(given.out, method)
+        raise ExpectedError(f"none of {', '.join(options.methods)} can be reported; run this program with --tune first")
+    if options.list:
+        return listed(chosen, options, ByClassRun.planned)
+    if options.tune:
+        write_held_out(options.out)
+    kept = within_budget(chosen, options, ByClassRun.planned)
+    succeeded = carry_out(kept, options)
+    if options.tune:
+        for method in options.methods:
+            best = tuned(options.out, method)
             print(f"{method}: {'not all tried' if best is None else best.setting}")
         return 0 if succeeded else 1
-    write_table(given.out / f"table-{given.case}-{given.minutes:g}min.md", table(given))
-    if given.figure is not None:
-        draw(given, given.figure)
+    write_table(options.out / f"table-{options.case}-{options.minutes:g}min.md", table(options))
+    if options.figure is not None:
+        draw(options, options.figure)
     return 0 if succeeded else 1
 
 

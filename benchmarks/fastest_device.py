@@ -188,16 +188,16 @@ class SpeedRun:
         more += f"-{self.network}" if self.network != NARROW else ""
         return f"{self.cluster}-{self.method}-{self.setting.name}-seed{self.seed}{more}"
 
-    def words(self, given: argparse.Namespace) -> list[str]:
+    def words(self, options: argparse.Namespace) -> list[str]:
         """Return the command line."""
         changes = CLUSTERS[self.cluster].changes
         if self.method == BEST:
             changes["per_host"] = CLUSTERS[self.cluster].devices > 1
-        file = narrow_cluster(self.cluster, changes, given.out)
+        file = narrow_cluster(self.cluster, changes, options.out)
         words = [*self.setting.flags, f"--network={self.network}", f"--seed={self.seed}"]
         words += [f"--eval-duration={self.every}", f"--max-time={self.seconds:g}"]
         words += [f"--target-accuracy={TARGETS[-1]}", "--no-logs"]
-        return simulate(file, self, given.out, *words, held_out=self.held_out)
+        return simulate(file, self, options.out, *words, held_out=self.held_out)
 
     @property
     def every(self) -> int:
@@ -222,14 +222,14 @@ class SpeedRun:
         return OVERHEAD * GRADIENT[self.network] * samples * (1 + EVALUATION * TEST_IMAGES / 10_000) / BATCH_SIZE
 
 
-def cluster_of(given: argparse.Namespace, method: str) -> str:
+def cluster_of(options: argparse.Namespace, method: str) -> str:
     """Return the cluster of a method's runs: one device alone is run on the paper's."""
-    return "paper" if method in ONE_DEVICE else str(given.cluster)
+    return "paper" if method in ONE_DEVICE else str(options.cluster)
 
 
-def tuning(given: argparse.Namespace, method: str) -> list[SpeedRun]:
+def tuning(options: argparse.Namespace, method: str) -> list[SpeedRun]:
     """Return the runs that choose a method's setting."""
-    cluster = cluster_of(given, method)
+    cluster = cluster_of(options, method)
     return [
         SpeedRun(cluster, method, setting, TUNING_SEED, held_out=True)
         for setting in settings(method, CLUSTERS[cluster])
@@ -241,9 +241,9 @@ def score(result: Mapping[str, Any], seconds: float) -> float:
     return mean_time((time_to(result, target) for target in TARGETS), seconds)
 
 
-def tuned(given: argparse.Namespace, method: str) -> Setting | None:
+def tuned(options: argparse.Namespace, method: str) -> Setting | None:
     """Return the best setting of a method; None: not all have been tried."""
-    finished, runs = results(given.out), tuning(given, method)
+    finished, runs = results(options.out), tuning(options, method)
     if len(runs) == 1:
         return runs[0].setting
     if any(run.name not in finished for run in runs):
@@ -251,33 +251,33 @@ def tuned(given: argparse.Namespace, method: str) -> Setting | None:
     return min(runs, key=lambda run: score(finished[run.name], run.seconds)).setting
 
 
-def reported(given: argparse.Namespace) -> list[SpeedRun]:
+def reported(options: argparse.Namespace) -> list[SpeedRun]:
     """Return the runs of the table: those methods that are tuned, seed by seed."""
-    chosen = {name: tuned(given, name) for name in given.methods}
+    chosen = {name: tuned(options, name) for name in options.methods}
     return [
-        SpeedRun(cluster_of(given, name), name, setting, seed, network=given.network)
-        for seed in range(TUNING_SEED + 1, TUNING_SEED + 1 + given.seeds)
+        SpeedRun(cluster_of(options, name), name, setting, seed, network=options.network)
+        for seed in range(TUNING_SEED + 1, TUNING_SEED + 1 + options.seeds)
         for name, setting in chosen.items()
         if setting is not None
     ]
 
 
-def times(given: argparse.Namespace, run: SpeedRun, result: Mapping[str, Any]) -> list[float]:
+def times(options: argparse.Namespace, run: SpeedRun, result: Mapping[str, Any]) -> list[float]:
     """Return the seconds to the targets, of one device alone those of the cluster's fastest."""
-    scale = min(CLUSTERS[given.cluster].steps) / ALONE_STEP if run.method in ONE_DEVICE else 1.0
+    scale = min(CLUSTERS[options.cluster].steps) / ALONE_STEP if run.method in ONE_DEVICE else 1.0
     return [scale * time_to(result, target) for target in TARGETS]
 
 
-def table(given: argparse.Namespace) -> str:
+def table(options: argparse.Namespace) -> str:
     """Return the times to the accuracies in Markdown, beside the fastest device alone and the best of the grid."""
-    finished = results(given.out)
+    finished = results(options.out)
     heads = ["method", "setting", "seeds"]
     for target in TARGETS:
         heads += [f"seconds to {target:g}", "alone ÷ this"]
     measured: dict[tuple[str, str], dict[int, list[float]]] = {}
-    for run in reported(given):
+    for run in reported(options):
         if run.name in finished:
-            seconds = times(given, run, finished[run.name])
+            seconds = times(options, run, finished[run.name])
             measured.setdefault((run.method, run.setting.name), {})[run.seed] = seconds
     alone = next((seeds for (method, _), seeds in measured.items() if method == ALONE), None)
     best = next((seeds for (method, _), seeds in measured.items() if method == BEST), None)
@@ -318,22 +318,22 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main() -> int:
     """Carry out the runs and print the table."""
-    given = parse_arguments()
-    chosen = [run for name in given.methods for run in tuning(given, name)] if given.tune else reported(given)
+    options = parse_arguments()
+    chosen = [run for name in options.methods for run in tuning(options, name)] if options.tune else reported(options)
     if not chosen:
-        raise ExpectedError(f"none of {', '.join(given.methods)} can be reported; run this program with --tune first")
-    if given.list:
-        return listed(chosen, given, SpeedRun.planned)
-    if given.tune:
-        write_held_out(given.out)
-    kept = within_budget(chosen, given, SpeedRun.planned)
-    succeeded = carry_out(kept, given)
-    if given.tune:
-        for name in given.methods:
-            best = tuned(given, name)
+        raise ExpectedError(f"none of {', '.join(options.methods)} can be reported; run this program with --tune first")
+    if options.list:
+        return listed(chosen, options, SpeedRun.planned)
+    if options.tune:
+        write_held_out(options.out)
+    kept = within_budget(chosen, options, SpeedRun.planned)
+    succeeded = carry_out(kept, options)
+    if options.tune:
+        for name in options.methods:
+            best = tuned(options, name)
             print(f"{name}: not all tried" if best is None else f"{name}: {best.name}")
         return 0 if succeeded else 1
-    write_table(given.out / f"table-{given.cluster}.md", table(given))
+    write_table(options.out / f"table-{options.cluster}.md", table(options))
     return 0 if succeeded else 1
 
 

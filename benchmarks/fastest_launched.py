@@ -137,11 +137,11 @@ def main() -> int:
     """Run what has not been run, and print the table."""
     parser = program.parser(__doc__, RESULT)
     parser.add_argument("--seeds", type=count, default=3, help="that are reported (default: %(default)s)")
-    given = parser.parse_args()
+    options = parser.parse_args()
     if why := missing():
         print(why, file=sys.stderr)
         return 2
-    figures: dict[str, Any] = read_figures(given.json)
+    figures: dict[str, Any] = read_figures(options.json)
     train = {
         "network": NARROW,
         "batch_size": BATCH_SIZE,
@@ -162,16 +162,16 @@ def main() -> int:
             key = f"{setting.name} seed {seed}"
             if key not in figures:
                 figures[key] = {"load": os.getloadavg()[0], **measure(cluster, setting, seed)}
-                write_figures(given.json, figures)
+                write_figures(options.json, figures)
             print(f"{key}: {json.dumps(figures[key])}", flush=True)
 
         for setting in SETTINGS:
             run(setting, 0)
-        for seed, method in product(range(1, given.seeds + 1), METHODS):
+        for seed, method in product(range(1, options.seeds + 1), METHODS):
             setting, reached = best(figures, method)
             if reached:
                 run(setting, seed)
-    print(table(figures, given.seeds))
+    print(table(figures, options.seeds))
     return 0
 
 

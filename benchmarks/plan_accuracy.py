@@ -246,21 +246,21 @@ def main() -> int:
     parser.add_argument("--times", action="store_true", help="times to an accuracy instead")
     parser.add_argument("--launched-times", action="store_true", help="the same of launched programs")
     parser.add_argument("--seeds", type=count, default=2, help="of --times (default: %(default)s)")
-    given = parser.parse_args()
-    if given.times:
-        return 0 if plan_times.carry_out(TIMES, given.seeds) else 1
-    if given.launched_times:
+    options = parser.parse_args()
+    if options.times:
+        return 0 if plan_times.carry_out(TIMES, options.seeds) else 1
+    if options.launched_times:
         return 0 if plan_times.carry_out(LAUNCHED_TIMES, 1, launched=True) else 1
     if why := missing():
         print(why, file=sys.stderr)
         return 2
-    results: dict[str, Any] = read_figures(given.json)
-    for name in given.clusters:
-        if name in results and not given.again:
+    results: dict[str, Any] = read_figures(options.json)
+    for name in options.clusters:
+        if name in results and not options.again:
             continue
         print(f"{name} (load {os.getloadavg()[0]:.1f})", flush=True)
         results[name] = measure(CASES[name])
-        write_figures(given.json, results)
+        write_figures(options.json, results)
     return 0 if verdicts(results) else 1
 
 

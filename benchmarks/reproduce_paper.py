@@ -67,10 +67,10 @@ def to_continue(out: Path, chosen: Iterable[Run]) -> list[Run]:
     return [longer for longer, result in pairs if longer and result and time_to_target(result) == math.inf]
 
 
-def too_short(run: Run, finished: Mapping[str, Mapping[str, Any]], given: argparse.Namespace) -> bool:
+def too_short(run: Run, finished: Mapping[str, Mapping[str, Any]], options: argparse.Namespace) -> bool:
     """Return whether a finished run over the horizon has fewer parts than are wanted now."""
     in_parts = run.name in finished and run.algorithm in PARTS
-    return in_parts and finished[run.name]["seconds"] < 0.99 * run.seconds(given)
+    return in_parts and finished[run.name]["seconds"] < 0.99 * run.seconds(options)
 
 
 # --- the table ------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ def parity(finished: dict[Run, dict[str, Any] | None]) -> list[str]:
     return [*lines, "", f"Difference {mean:+.4f} ± {half:.4f} (95 %, pairs of equal seed)."]
 
 
-def horizon_table(out: Path, given: argparse.Namespace) -> str:
+def horizon_table(out: Path, options: argparse.Namespace) -> str:
     """Return the finished runs over the whole horizon as a table in Markdown; "" if there are none.
 
     Speedups are of runs with the same seed: over SSGD on the same kind of data, and over sequential
@@ -132,7 +132,7 @@ def horizon_table(out: Path, given: argparse.Namespace) -> str:
     if not horizon:
         return ""
     lines = [
-        f"| over the whole horizon | minutes | mean of the last {given.last_share:.0%} | published, final | "
+        f"| over the whole horizon | minutes | mean of the last {options.last_share:.0%} | published, final | "
         f"to {TARGET} | published, smoothed | ÷ SSGD | ÷ sequential | core-hours planned | spent |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
@@ -147,13 +147,13 @@ def horizon_table(out: Path, given: argparse.Namespace) -> str:
         cells = (
             run.name,
             f"{result['seconds'] / 60:.0f}",
-            f"{mean_of_last(result, given.last_share):.3f}",
+            f"{mean_of_last(result, options.last_share):.3f}",
             f"{published.final_accuracy:g}" if published else "–",
             f"{reached:.0f} s" if reached < math.inf else "–",
             f"{published.reached:.0f} s" if published and published.reached else "–",
             _times_as_fast(time_to_target(ssgd) if ssgd else None, reached),
             _times_as_fast(sequential, reached),
-            f"{planned(run, given) / 3600:.2f}",
+            f"{planned(run, options) / 3600:.2f}",
             f"{costs[run.name] / 3600:.2f}",
         )
         lines.append(f"| {' | '.join(cells)} |")
@@ -319,42 +319,42 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--before", type=Path, metavar="FOLDER", help="of an earlier version's results, to be drawn")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="PNG file that --before draws")
-    given = parser.parse_args(words)
-    if (given.before is None) != (given.figure is None):
+    options = parser.parse_args(words)
+    if (options.before is None) != (options.figure is None):
         parser.error("--before and --figure belong together")
-    if not 0 < given.last_share <= 1:
-        parser.error(f"--last-share {given.last_share:g}: expected a share above 0 and up to 1")
-    return given
+    if not 0 < options.last_share <= 1:
+        parser.error(f"--last-share {options.last_share:g}: expected a share above 0 and up to 1")
+    return options
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Carry out the runs, draw the figures and write the table; return the exit code."""
-    given = parse_arguments(words)
-    everything = runs(given.full, given.parity, given.seeds)
-    chosen = only(horizon_runs() if given.horizon else everything, given.only)
-    if given.before:
-        draw_before_and_after(given.before, given.out, chosen, given.figure)
+    options = parse_arguments(words)
+    everything = runs(options.full, options.parity, options.seeds)
+    chosen = only(horizon_runs() if options.horizon else everything, options.only)
+    if options.before:
+        draw_before_and_after(options.before, options.out, chosen, options.figure)
         return 0
-    finished = results(given.out)
-    outdated = {run.name for run in chosen if run.horizon and too_short(run, finished, given)}
-    cost = partial(planned, given=given)
-    if given.list:
-        return listed([*chosen, *to_continue(given.out, chosen)], given, cost, outdated)
-    chosen = within_budget(chosen, given, cost, outdated)
-    forget(given.out, outdated.intersection(run.name for run in chosen))
+    finished = results(options.out)
+    outdated = {run.name for run in chosen if run.horizon and too_short(run, finished, options)}
+    cost = partial(planned, options=options)
+    if options.list:
+        return listed([*chosen, *to_continue(options.out, chosen)], options, cost, outdated)
+    chosen = within_budget(chosen, options, cost, outdated)
+    forget(options.out, outdated.intersection(run.name for run in chosen))
 
     def lacks(run: Run) -> str:
-        ready = run.after is None or run.after.name in results(given.out)
+        ready = run.after is None or run.after.name in results(options.out)
         return "" if ready else "the number of samples of ESync's run"
 
-    well = carry_out(chosen, given, lacks)
+    well = carry_out(chosen, options, lacks)
     if well:
-        kept = within_budget([*chosen, *to_continue(given.out, chosen)], given, cost)
-        well = carry_out(kept[len(chosen) :], given)
-    draw(given.out, list(dict.fromkeys(run.network for run in chosen)), given.last_share)
+        kept = within_budget([*chosen, *to_continue(options.out, chosen)], options, cost)
+        well = carry_out(kept[len(chosen) :], options)
+    draw(options.out, list(dict.fromkeys(run.network for run in chosen)), options.last_share)
     # With the parity runs that there are, also where this call does none of them.
-    tables = table(given.out, runs(given.full, True, given.seeds)) + horizon_table(given.out, given)
-    write_table(given.out / "table.md", tables)
+    tables = table(options.out, runs(options.full, True, options.seeds)) + horizon_table(options.out, options)
+    write_table(options.out / "table.md", tables)
     return 0 if well else 1
 
 

@@ -160,15 +160,15 @@ def report(figures: Mapping[str, Any]) -> None:
 def main() -> None:
     """Carry out the runs and print the report."""
     parser = program.parser(__doc__, RESULT)
-    given = parser.parse_args()
-    figures: dict[str, Any] = read_figures(Path(given.json))
+    options = parser.parse_args()
+    figures: dict[str, Any] = read_figures(Path(options.json))
     net = Perceptron()
     for workers, local in GRID:
         for rate in RATES:
             for seed in SEEDS:
                 if (name := key(workers, local, rate, seed)) not in figures:
                     figures[name] = train(net, workers, local, rate, seed)
-            write_figures(given.json, figures)
+            write_figures(options.json, figures)
     report(figures)
 
 

@@ -49,18 +49,18 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--mode", default="esync", choices=("esync", "sync", "async"))
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cluster.yaml"
-        path.write_text(yaml.safe_dump(cluster(given.workers, given.rounds, given.mode)))
+        path.write_text(yaml.safe_dump(cluster(options.workers, options.rounds, options.mode)))
         begun = time.process_time()
         done = run(SimulationJob(file=path, numerics="none", logs=False, quiet=True))
         processor = time.process_time() - begun
-    per = done.real["events"] / given.workers / given.rounds
+    per = done.real["events"] / options.workers / options.rounds
     measured = {
-        "workers": given.workers,
+        "workers": options.workers,
         "rounds": done.result["rounds"],
-        "mode": given.mode,
+        "mode": options.mode,
         "virtual": done.result["seconds"],
         "efficiency": done.result["efficiency"],
         "iterations": sum(device["iterations"] for device in done.result["devices"]),
@@ -70,18 +70,18 @@ def main() -> int:
         "preparation": done.real["preparation"],
         "simulation": done.real["simulation"],
         "processor": processor,
-        "microseconds per worker and round": 1e6 * processor / given.workers / given.rounds,
+        "microseconds per worker and round": 1e6 * processor / options.workers / options.rounds,
         "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,  # bytes, at most
         "load": os.getloadavg()[0],
     }
     print(
-        f"{given.workers} workers, {measured['rounds']} rounds of {given.mode}: {measured['simulation']:.1f} s "
+        f"{options.workers} workers, {measured['rounds']} rounds of {options.mode}: {measured['simulation']:.1f} s "
         f"({measured['processor']:.1f} s of the processor in all, load {measured['load']:.1f}), {per:.1f} events per "
-        f"worker and round, {measured['questions'] / given.workers / given.rounds:.1f} of them questions, "
+        f"worker and round, {measured['questions'] / options.workers / options.rounds:.1f} of them questions, "
         f"{measured['memory'] / 2**20:.0f} MiB; efficiency "
         f"{measured['efficiency']:.3f}, {measured['virtual']:.0f} s of virtual time"
     )
-    write_figures(given.json, measured)
+    write_figures(options.json, measured)
     return 0
 
 

@@ -130,13 +130,13 @@ class TargetRun:
         """Seconds of virtual time at most."""
         return SETTINGS[self.setting][2] * LONGER.get(self.network, 1)
 
-    def words(self, given: argparse.Namespace) -> list[str]:
+    def words(self, options: argparse.Namespace) -> list[str]:
         """Return the command line."""
         flags = SETTINGS[self.setting][0]
         rate = "--learning-rate" if self.setting in ("sync", "local") else "--local-lr"
         words = [*flags, f"--network={self.trained}", f"{rate}={RATE * self.factor:g}", f"--seed={self.seed}"]
         words += [f"--target-accuracy={TARGET}", f"--max-time={self.max_time:g}", f"--test-images={EVALUATED}"]
-        return simulate(self.description(given.out), self, given.out, *words, "--no-logs")
+        return simulate(self.description(options.out), self, options.out, *words, "--no-logs")
 
     def description(self, out: Path) -> Path:
         """Return the file of the paper's cluster with the full network's messages and free evaluations."""
@@ -253,18 +253,18 @@ def main() -> int:
     parser.add_argument("--only", default="", help="runs whose name contains this")
     parser.add_argument("--settings", nargs="+", choices=tuple(SETTINGS), default=list(SETTINGS), metavar="SETTING")
     parser.add_argument("--factors", nargs="+", type=count, metavar="N", help="of the published rate (default: all)")
-    given = parser.parse_args()
-    chosen = [run for run in runs(given.seeds) if run.setting in given.settings]
-    chosen = only((run for run in chosen if given.factors is None or run.factor in given.factors), given.only)
-    finished = results(given.out)
+    options = parser.parse_args()
+    chosen = [run for run in runs(options.seeds) if run.setting in options.settings]
+    chosen = only((run for run in chosen if options.factors is None or run.factor in options.factors), options.only)
+    finished = results(options.out)
     outdated = {run.name for run in chosen if stopped_too_soon(run, finished)}
-    if given.list:
-        return listed(chosen, given, planned, outdated)
-    kept = within_budget(chosen, given, planned, outdated)
-    forget(given.out, outdated.intersection(run.name for run in kept))
-    succeeded = carry_out(kept, given)
-    write_table(given.out / "table.md", table(given.out, given.seeds))
-    core_hours = sum(spent(given.out).values()) / 3600
+    if options.list:
+        return listed(chosen, options, planned, outdated)
+    kept = within_budget(chosen, options, planned, outdated)
+    forget(options.out, outdated.intersection(run.name for run in kept))
+    succeeded = carry_out(kept, options)
+    write_table(options.out / "table.md", table(options.out, options.seeds))
+    core_hours = sum(spent(options.out).values()) / 3600
     print(f"{core_hours:.2f} core-hours spent; batches of {BATCH_SIZE}, {EVALUATED} test images")
     return 0 if succeeded else 1
 

@@ -80,8 +80,8 @@ def main() -> int:
 
 def _refusal(word: str) -> str:
     """Return the message for a subcommand that does not exist."""
-    meant = suggestion(word, SUBCOMMANDS, most=1)
-    return f"{COMMAND}: error: there is no subcommand {word!r}{meant}; choose one of {', '.join(SUBCOMMANDS)}"
+    hint = suggestion(word, SUBCOMMANDS, most=1)
+    return f"{COMMAND}: error: there is no subcommand {word!r}{hint}; choose one of {', '.join(SUBCOMMANDS)}"
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ class NamedEvaluation:
 def main(arguments: list[str]) -> int:
     """Answer every line on standard input with the accuracy of the model in the shared memory."""
     task = json.loads(arguments[0])
-    named = NamedEvaluation(**task["evaluation"])
+    evaluation = NamedEvaluation(**task["evaluation"])
     processes.die_with_parent(task["parent"])
     from .data import load
     from .gluon.replica import Replica
@@ -72,12 +72,14 @@ def main(arguments: list[str]) -> int:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # output of a user's network must not be mixed with answers
     with failure_reported(answers):
-        dataset = load(named.dataset, named.data_dir)
+        dataset = load(evaluation.dataset, evaluation.data_dir)
         context = mx.cpu()
-        net = build(named.network, dataset.classes, context, seed=0, shape=dataset.shape)
+        net = build(evaluation.network, dataset.classes, context, seed=0, shape=dataset.shape)
         # The same order as in esync.Trainer: by name.
         parameters = [parameter for _, parameter in sorted(net.collect_params().items())]
-        evaluate = AccuracyEvaluator(net, dataset, input_size(named.network), context, named.images, named.estimated)
+        evaluate = AccuracyEvaluator(
+            net, dataset, input_size(evaluation.network), context, evaluation.images, evaluation.estimated
+        )
         replica = Replica(parameters, lambda batch_size: 0.0)
         answer_questions(sys.stdin, answers, task["memory"], replica, evaluate)
     return 0

@@ -197,9 +197,9 @@ class NAGRule:
         change = -rate * step.decayed(gradient, weights)
         if not momentum:
             return weights + change, None
-        kept = 0.0 if velocity is None else momentum * velocity
-        weights = weights + change + momentum * (kept + change)
-        return weights, kept - rate * step.decayed(gradient, weights)
+        carried = 0.0 if velocity is None else momentum * velocity
+        weights = weights + change + momentum * (carried + change)
+        return weights, carried - rate * step.decayed(gradient, weights)
 
 
 @declare("adam", state_vectors=2)

@@ -191,7 +191,7 @@ class Trainer(SeveralOptimizers, EndingMixin):
                     limits=self._limits,
                     agreement={**agreement.common, **(self.checkpoints.terms if self.checkpoints is not None else {})},
                     checkpoints=self.checkpoints or NoCheckpoints(),
-                    own=agreement.own,
+                    individual=agreement.individual,
                     joined=lambda: self._run.joined(self),
                     rule=self._rule,
                     optimizers=[optimizer.part for optimizer in self.optimizers],
@@ -354,7 +354,7 @@ class Trainer(SeveralOptimizers, EndingMixin):
         Raises:
             LoggedValueError: a value is no single number; or a name is taken, or the 33rd.
         """
-        self._logged.add(values, self._run.evaluates, kept=not self._on_trial)
+        self._logged.add(values, self._run.evaluates, keep=not self._on_trial)
 
     def batches(self, loader: Iterable[Batch], begin_epoch: Callable[[int], None] | None = None) -> Iterator[Batch]:
         """Return an iterator over a loader's batches, epoch after epoch, until the run is over.

@@ -22,12 +22,12 @@ class Agreement:
     Attributes:
         model: must agree on all workers, and between a checkpoint and the run that resumes from it.
         common: must agree on all workers; includes `model`.
-        own: may differ between workers, which log the differences.
+        individual: may differ between workers, which log the differences.
     """
 
     model: dict[str, Any]
     common: dict[str, Any]
-    own: dict[str, Any]
+    individual: dict[str, Any]
 
     @classmethod
     def of(
@@ -36,7 +36,7 @@ class Agreement:
         parameters: Sequence[Any],
         optimizers: Sequence[OptimizerTrainer],
         dataset_size: int | None,
-        given: Mapping[str, Any],
+        settings: Mapping[str, Any],
         sources: Mapping[str, str],
         processes: bool,
     ) -> "Agreement":
@@ -47,7 +47,7 @@ class Agreement:
             parameters: that are exchanged.
             optimizers: the trainer, and its further optimizers.
             dataset_size: number of samples of the training set; None: not known.
-            given: the program's own settings.
+            settings: the program's own settings.
             sources: digests of the program's source code, which may change before a run is resumed.
             processes: whether each worker is a separate process.
         """
@@ -69,14 +69,14 @@ class Agreement:
             **{f"constant {name}": digest for name, digest in digests(parameters).items()},
             **algorithm.checkpoint_terms,
             **rules,
-            **given,
+            **settings,
         }
         # Rates and sources may differ after a resume, so they are not part of `model`.
         size = {} if dataset_size is None else {"dataset size": dataset_size}
-        common_rates, own = ({}, rates) if algorithm.own_rates else (rates, {})
+        common_rates, individual = ({}, rates) if algorithm.own_rates else (rates, {})
         source = {**sources, **agreed_source(type(algorithm))}
         common = {**algorithm.terms, **common_rates, **size, **model, **source}
-        return cls(model, common, {**own, RANDOM_NUMBERS: generator_digests()} if processes else own)
+        return cls(model, common, {**individual, RANDOM_NUMBERS: generator_digests()} if processes else individual)
 
 
 def _digest(values: Any) -> str:

@@ -127,10 +127,10 @@ class Run:
         compared = self.data == "iid" and self.factor == 1 and not special
         return replace(self, longer=True) if compared else None
 
-    def seconds(self, given: argparse.Namespace) -> float:
+    def seconds(self, options: argparse.Namespace) -> float:
         """Return the virtual seconds of a run over the horizon, or of its first parts."""
         parts = PARTS.get(self.algorithm)
-        return self.end if parts is None else self.end * min(given.first_parts or parts, parts) / parts
+        return self.end if parts is None else self.end * min(options.first_parts or parts, parts) / parts
 
     @property
     def end(self) -> float:
@@ -144,9 +144,9 @@ class Run:
             return 1
         return (HORIZON_EVALUATE_EVERY if self.horizon else EVALUATE_EVERY)[self.algorithm]
 
-    def words(self, given: argparse.Namespace) -> list[str]:
+    def words(self, options: argparse.Namespace) -> list[str]:
         """Return the command line."""
-        out, epochs = given.out, given.most_epochs if self.longer else given.epochs
+        out, epochs = options.out, options.most_epochs if self.longer else options.epochs
         file = CLUSTERS.get(self.network, f"paper-{self.network}")
         rate = "--local-lr" if self.algorithm == "esync" else "--learning-rate"
         parts = PARTS.get(self.algorithm) if self.horizon else None
@@ -164,16 +164,16 @@ class Run:
             return [*words, f"--epochs={epochs:.9g}", f"--eval-duration={never}", "--no-logs", f"--max-time={never}"]
         if self.horizon:
             words += [f"--max-time={self.end:g}", f"--eval-duration={self.evaluate_every}"]
-            words.append(f"--test-images={given.test_images}")
+            words.append(f"--test-images={options.test_images}")
             if parts is not None:
-                return [*words, *([f"--first={given.first_parts}"] if given.first_parts else ())]
+                return [*words, *([f"--first={options.first_parts}"] if options.first_parts else ())]
             logged = self.seed == 0  # figures show that one
             return [*words, f"--log-dir={out / 'logs'}" if logged else "--no-logs"]
         kind = "logs" if self.factor == 1 else f"logs-x{self.factor}"
         words += [
             f"--epochs={epochs:g}",
             f"--eval-duration={self.evaluate_every}",
-            f"--test-images={given.test_images}",
+            f"--test-images={options.test_images}",
         ]
         if self.factor != 1 or self.longer:
             words.append(f"--target-accuracy={TARGET}")
@@ -210,17 +210,17 @@ def horizon_runs() -> list[Run]:
     return [*chosen, Run(NETWORKS[0], "esync", minutes=10)]
 
 
-def planned(run: Run, given: argparse.Namespace) -> float:
+def planned(run: Run, options: argparse.Namespace) -> float:
     """Return the core-seconds that a run costs by estimate, at most if it may end at a target."""
     if run.free:
         return 0.0
     if run.horizon:
-        samples = THROUGHPUT[run.algorithm] * run.seconds(given)
+        samples = THROUGHPUT[run.algorithm] * run.seconds(options)
     else:
-        samples = TRAINING_IMAGES * (given.most_epochs if run.longer else given.epochs)
+        samples = TRAINING_IMAGES * (options.most_epochs if run.longer else options.epochs)
     evaluated = float(TEST_IMAGES)
     if not run.parity:
-        evaluated += given.test_images * samples / SAMPLES_PER_ROUND[run.algorithm] / run.evaluate_every
+        evaluated += options.test_images * samples / SAMPLES_PER_ROUND[run.algorithm] / run.evaluate_every
     return OVERHEAD * GRADIENT[run.network] * (samples + EVALUATION * evaluated) / BATCH_SIZE
 
 

@@ -47,7 +47,7 @@ class Run(Protocol):
     def name(self) -> str:
         """The name that no other run of the experiment has."""
 
-    def words(self, given: argparse.Namespace) -> list[str]:
+    def words(self, options: argparse.Namespace) -> list[str]:
         """Return the command line, which writes the result to the `result_file`."""
 
 
@@ -87,7 +87,7 @@ def simulate(file: Path | str, run: Run, out: Path, *flags: str, held_out: bool 
 
 def within_budget(
     chosen: Sequence[_R],
-    given: argparse.Namespace,
+    options: argparse.Namespace,
     planned: Callable[[_R], float],
     outdated: Collection[str] = (),
 ) -> list[_R]:
@@ -95,12 +95,12 @@ def within_budget(
 
     Args:
         chosen: the runs.
-        given: options: `out` and `budget`.
+        options: options: `out` and `budget`.
         planned: returns the core-seconds that a run costs by estimate.
         outdated: see `spent`.
     """
     costs = {run.name: planned(run) for run in chosen}
-    kept = budget.within(costs, spent(given.out, outdated), given.budget)
+    kept = budget.within(costs, spent(options.out, outdated), options.budget)
     if over := budget.left_out(costs, kept):
         print(over, flush=True)
     return list(chosen[: len(kept)])
@@ -108,12 +108,12 @@ def within_budget(
 
 def listed(
     chosen: Sequence[_R],
-    given: argparse.Namespace,
+    options: argparse.Namespace,
     planned: Callable[[_R], float],
     outdated: Collection[str] = (),
 ) -> int:
     """Print the runs, whether they are done, and their costs, as --list asks for; return the exit code."""
-    print(budget.listed({run.name: planned(run) for run in chosen}, spent(given.out, outdated), given.budget))
+    print(budget.listed({run.name: planned(run) for run in chosen}, spent(options.out, outdated), options.budget))
     return 0
 
 
@@ -210,29 +210,29 @@ def forget(folder: Path, names: Collection[str]) -> None:
             write_figures(folder / RUNS, {name: run for name, run in kept.items() if name not in names})
 
 
-def carry_out(chosen: Sequence[Run], given: argparse.Namespace, lacks: Callable[[Any], str] = lambda run: "") -> bool:
+def carry_out(chosen: Sequence[Run], options: argparse.Namespace, lacks: Callable[[Any], str] = lambda run: "") -> bool:
     """Carry out the runs that are not finished yet, each in a process of its own.
 
     Args:
         chosen: the runs.
-        given: options: `out`, the experiment's folder, and `jobs`, the number of runs at a time.
+        options: options: `out`, the experiment's folder, and `jobs`, the number of runs at a time.
         lacks: returns what a run still has to wait for; "" if it can begin.
 
     Returns:
         Whether all of them succeeded.
     """
-    out: Path = given.out
+    out: Path = options.out
     gather(out, chosen)
     finished = results(out)
     waiting = [run for run in chosen if run.name not in finished]
     done, failed = len(chosen) - len(waiting), 0
     cores = len(os.sched_getaffinity(0))
-    environment = {"OMP_NUM_THREADS": str(max(1, cores // given.jobs)), **os.environ}
+    environment = {"OMP_NUM_THREADS": str(max(1, cores // options.jobs)), **os.environ}
     under_way: dict[Run, subprocess.Popen[bytes]] = {}
     reported_at = 0.0
     try:
         while waiting or under_way:
-            while waiting and len(under_way) < given.jobs:
+            while waiting and len(under_way) < options.jobs:
                 run = next((run for run in waiting if not lacks(run)), None)
                 if run is None and not under_way:
                     print(f"{waiting[0].name} needs {lacks(waiting[0])}, which is not there", flush=True)
@@ -241,7 +241,7 @@ def carry_out(chosen: Sequence[Run], given: argparse.Namespace, lacks: Callable[
                     break
                 waiting.remove(run)
                 with (out / f"{run.name}.log").open("wb") as log:
-                    under_way[run] = subprocess.Popen(tied(run.words(given)), stdout=log, stderr=log, env=environment)
+                    under_way[run] = subprocess.Popen(tied(run.words(options)), stdout=log, stderr=log, env=environment)
             for run, process in list(under_way.items()):
                 if process.poll() is not None:
                     del under_way[run]

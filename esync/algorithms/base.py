@@ -469,7 +469,7 @@ class Algorithm(ABC):
         context, replica, times = self.context, self.replica, self.context.world.step_times
         specification = replace(
             specification,
-            own=context.own,
+            individual=context.individual,
             vectors={**specification.vectors, **self.vectors},
             scalars={
                 **specification.scalars,
@@ -556,7 +556,7 @@ class Algorithm(ABC):
         if self._leads:
             replica.keep_statistics(separate=not self.synchronous)
         returned = None if self.synchronous or self._leads else {WEIGHTS, *vectors}
-        return {"vectors": {**vectors, STATISTICS: replica.statistics}, "wanted": returned}
+        return {"vectors": {**vectors, STATISTICS: replica.statistics}, "requested": returned}
 
     @property
     def _leads(self) -> bool:

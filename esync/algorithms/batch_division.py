@@ -116,8 +116,8 @@ class BatchDivision:
         if len(self._times) > config.BATCH_WORKERS:
             return {}
         measured, used = _names(self._rank)
-        known = {used: self._factors[self._rank]}
-        return {**known, measured: median(self._ratios)} if len(self._ratios) == config.BATCH_WINDOW else known
+        values = {used: self._factors[self._rank]}
+        return {**values, measured: median(self._ratios)} if len(self._ratios) == config.BATCH_WINDOW else values
 
     def follow(self, result: Result, participated: bool = True) -> None:
         """Divide the batches anew after an exchange, where that is worth it.

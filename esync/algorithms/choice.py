@@ -10,7 +10,7 @@ from . import Algorithm, find, make
 DEFAULT_ALGORITHM = "esync"
 
 
-def resolve_algorithm(given: str | Algorithm | None) -> Algorithm:
+def resolve_algorithm(argument: str | Algorithm | None) -> Algorithm:
     """Return the program's algorithm, or else the environment's, or else the default.
 
     Raises:
@@ -18,9 +18,9 @@ def resolve_algorithm(given: str | Algorithm | None) -> Algorithm:
     """
     environment = WorkerEnvironment.read()
     outside, options = environment.algorithm, environment.algorithm_options or {}
-    if not given:
+    if not argument:
         return find(outside or DEFAULT_ALGORITHM)(**options)
-    algorithm = make(given)
+    algorithm = make(argument)
     if outside and (options or make(outside).name != algorithm.name):
         chosen = f"{outside!r}{f' with the options {json.dumps(options)}' if options else ''}"
         raise EnvironmentProblemError(

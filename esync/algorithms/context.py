@@ -201,10 +201,10 @@ class CheckpointHooks:
     Where there are none, they do nothing.
 
     Attributes:
-        kept: whether there are any.
+        enabled: whether there are any.
     """
 
-    kept = False
+    enabled = False
 
     def offers(self, rank: int, workers: int) -> Offers:
         """Return what this worker, as holder of slot `rank` of `workers`, could go on from."""
@@ -253,7 +253,7 @@ class AlgorithmContext:
         limits: what ends the run.
         agreement: settings that must be the same on all workers; name → value.
         checkpoints: those to go on from.
-        own: settings of this worker that may differ from other workers'; name → value.
+        individual: settings of this worker that may differ from other workers'; name → value.
         joined: called when this worker is among the others and none of them has begun to train,
             unless it takes the place of one that is gone.
         rule: by which the servers can take the steps of the user's optimizer, where the algorithm
@@ -270,7 +270,7 @@ class AlgorithmContext:
     limits: Limits = field(default_factory=Limits)
     agreement: dict[str, Any] = field(default_factory=dict)
     checkpoints: CheckpointHooks = field(default_factory=NoCheckpoints)
-    own: dict[str, Any] = field(default_factory=dict)
+    individual: dict[str, Any] = field(default_factory=dict)
     joined: Callable[[], None] = lambda: None
     rule: RuleChoice = PLAIN_SGD
     optimizers: Sequence[OptimizerPart] = ()

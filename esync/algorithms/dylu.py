@@ -96,10 +96,10 @@ class DyLU(Algorithm):
     @property
     def _fastest_iterations(self) -> int:
         """Local iterations of the fastest worker between two exchanges."""
-        given = self.options.local_iterations
+        setting = self.options.local_iterations
         if self._interval is not None:
             return self._interval.iterations
-        return given if isinstance(given, int) else 1
+        return setting if isinstance(setting, int) else 1
 
     @property
     def iterations_left(self) -> int:

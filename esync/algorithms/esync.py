@@ -135,8 +135,8 @@ class ESync(ModelAveraging):
             if exchange.rank == 0 and not exchange.replacement:
                 epsilon = None if isinstance(options.epsilon, str) else options.epsilon
                 divided = tiering.divides or tiering.exchange_share is not None
-                given = options.slowest_iterations
-                first = config.SLOWEST_ITERATIONS if isinstance(given, str) else given
+                setting = options.slowest_iterations
+                first = config.SLOWEST_ITERATIONS if isinstance(setting, str) else setting
                 settings = JobSettings(exchange.workers, epsilon, first, tiering=tiering if divided else None)
                 self._coordination.init(settings)
         super()._begin(exchange)

@@ -136,13 +136,13 @@ class GradientNoise:
         """
         if any(name not in scalars for name in self.SCALARS):
             return None
-        own = scalars[_SAMPLES_SQUARED]
-        pairs = scalars[_SAMPLES] ** 2 - own
-        if pairs <= 1e-9 * own or scalars[_NOISE] <= 0:
+        samples_squared = scalars[_SAMPLES_SQUARED]
+        pairs = scalars[_SAMPLES] ** 2 - samples_squared
+        if pairs <= 1e-9 * samples_squared or scalars[_NOISE] <= 0:
             return None
         square = scalars[_SQUARE]
         signal = (math.fsum(scalars[name] ** 2 for name in _PROJECTIONS) - square) / pairs
-        noise = (square - signal * own) / scalars[_NOISE]
+        noise = (square - signal * samples_squared) / scalars[_NOISE]
         self._rounds += 1
         rate = (_DECAY + 1) / (_DECAY + self._rounds)
         self._signal += rate * (signal - self._signal)

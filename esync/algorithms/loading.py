@@ -214,8 +214,8 @@ def _unknown(text: str) -> str:
     names = sorted({*ALGORITHMS, *entry_point_names()})
     if text.endswith(".py"):
         return f"{text!r} names a file, but no class in it: {text}:CLASS"
-    meant = suggestion(text, names, most=1, shown=repr)
-    return f"unknown algorithm {text!r}{meant}; known: {', '.join(names)}; one of your own: {FORMS}"
+    hint = suggestion(text, names, most=1, shown=repr)
+    return f"unknown algorithm {text!r}{hint}; known: {', '.join(names)}; one of your own: {FORMS}"
 
 
 def _pick(text: str, module: ModuleType, path: str) -> type[Algorithm]:

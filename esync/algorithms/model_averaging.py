@@ -343,9 +343,9 @@ class ModelAveraging(Algorithm):
 
         If learning rates are scaled, it also includes the effective number of workers.
         """
-        kept = {**super().unsent(), **({_WORKERS: self._effective_workers} if self._scales_rates else {})}
+        state = {**super().unsent(), **({_WORKERS: self._effective_workers} if self._scales_rates else {})}
         if not (self._iterations and (self._run_ahead or self._behind)):
-            return kept
+            return state
         replica = self.replica
         replica.open()
         # The common model of the checkpoint may be newer than that which this worker began with.
@@ -353,7 +353,7 @@ class ModelAveraging(Algorithm):
         model = {"weights": weights, "update": self._behind, "statistics": values_of(replica.statistics)}
         replica.close()
         ahead = {**model, "samples": self._samples, "iterations": self._iterations}
-        return {**kept, _AHEAD: ahead}
+        return {**state, _AHEAD: ahead}
 
     @property
     def _behind(self) -> bool:

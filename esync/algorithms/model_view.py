@@ -176,10 +176,10 @@ class Block:
             return  # += and the like
         arrays, _ = self._arrays(name)
         size = min(self._stop, arrays.size) - self._start
-        given = np.array(values, np.float32)  # a copy: the hook may go on with its own
-        if given.shape != (size,):
-            raise ValueError(f"model.{name} is a flat array of {size} values, but was given one of shape {given.shape}")
-        self._copies[name] = given
+        array = np.array(values, np.float32)  # a copy: the hook may go on with its own
+        if array.shape != (size,):
+            raise ValueError(f"model.{name} is a flat array of {size} values, but was given one of shape {array.shape}")
+        self._copies[name] = array
 
     def _arrays(self, name: str) -> tuple[Any, float]:
         if self._source.block not in (None, self):

@@ -91,11 +91,11 @@ def register(
         )
 
     def enter(algorithm: _AlgorithmT) -> _AlgorithmT:
-        known = ALGORITHMS.get(name)
-        if known is not None:
+        existing = ALGORITHMS.get(name)
+        if existing is not None:
             raise ValueError(
                 f"{algorithm.__module__}.{algorithm.__qualname__} cannot be called {name!r}, as "
-                f"{known.__module__}.{known.__qualname__} is: give it another name"
+                f"{existing.__module__}.{existing.__qualname__} is: give it another name"
             )
         algorithm.name = name
         algorithm.label = label or name

@@ -75,11 +75,11 @@ class SCAFFOLD(LocalSGD):
     def before_exchange(self, model: ModelView) -> None:
         """Update this worker's control variate, and send its change."""
         for block in model.blocks():
-            own, common, sent = block.of(self.control), block.common(CONTROL), block.contribution(CONTROL)
-            np.negative(common if self._everyone_there else own, out=sent)
+            control, common, contribution = block.of(self.control), block.common(CONTROL), block.contribution(CONTROL)
+            np.negative(common if self._everyone_there else control, out=contribution)
             if self.learning_rates:  # else every step was left out after an overflow
-                own += (block.anchor - block.weights) / np.float32(self.learning_rates) - common
-            sent += own
+                control += (block.anchor - block.weights) / np.float32(self.learning_rates) - common
+            contribution += control
 
     @property
     def _everyone_there(self) -> bool:

@@ -84,8 +84,8 @@ class SparseAsync(Algorithm):
         tensors = self.replica.weights.sizes
         differences = self.options.model_dump(include={"secondary_ratio", "dense_below", "values"})
         options = {"tensors": tensors, **differences}
-        kept = not Differences(**differences).replace  # the servers keep what each worker has
-        specification = Specification("difference", synchronous=False, options=options, private=kept, sparse=True)
+        private = not Differences(**differences).replace  # the servers keep what each worker has
+        specification = Specification("difference", synchronous=False, options=options, private=private, sparse=True)
         exchange = self._join(specification)
         self._begin(exchange)
         selection = Selection(tensors, self.options.ratio, self.options.dense_below)
@@ -123,8 +123,8 @@ class SparseAsync(Algorithm):
         replica.open()
         statistics = values_of(replica.statistics)
         replica.close()
-        kept = {"compressor": self._compressor.state(), "statistics": statistics, "exchanges": self._sent}
-        return {**super().unsent(), **kept}
+        state = {"compressor": self._compressor.state(), "statistics": statistics, "exchanges": self._sent}
+        return {**super().unsent(), **state}
 
     @override
     def restore_unsent(self, state: dict[str, Any]) -> None:

@@ -109,7 +109,7 @@ class SSGD(EveryIteration):
             self._gradients(further, hyper.rescale / batch_size),
             samples=0,  # the payload that ends the round has them
             **hyper.fields,
-            wanted=further.vectors.keys(),
+            requested=further.vectors.keys(),
             scalars=self._count_step(further),
             position=self._position,
         )

@@ -87,7 +87,7 @@ class SwitchPlan:
         During a detour to asynchronous training this is the next asynchronous segment, whose
         samples it uses.
         """
-        segments = (each for each in self._unfinished(samples, together) if each.synchronous == synchronous)
+        segments = (segment for segment in self._unfinished(samples, together) if segment.synchronous == synchronous)
         return next(segments, self.at(samples, together))
 
     def asynchronous_left(self, samples: float, together: float) -> float:
@@ -236,7 +236,7 @@ def parse_hyper(text: str) -> dict[str, float]:
     """Parse name=value,name=value; ValueError says which part cannot be parsed."""
     if text in ("", "-"):
         return {}
-    found = {}
+    hyper = {}
     for part in text.split(","):
         name, _, value = (piece.strip() for piece in part.partition("="))
         try:
@@ -247,5 +247,5 @@ def parse_hyper(text: str) -> dict[str, float]:
             raise ValueError(
                 f"hparams {text!r}: {part!r} should be NAME=NUMBER with a name of {', '.join(HYPER_PARAMETERS)}"
             )
-        found[name] = number
-    return found
+        hyper[name] = number
+    return hyper

@@ -286,10 +286,10 @@ class SyncSwitch(EveryIteration):
         hyper = self.plan.settings(self.synchronous, samples, together).hyper
         rate = hyper.get("learning_rate", payload.learning_rate) * decayed(self._decay, samples / self.plan.samples)
         if self.synchronous:  # progress of the run after this step
-            then = samples + batch_size * workers, together + batch_size * workers
+            progress = samples + batch_size * workers, together + batch_size * workers
         else:
-            then = samples + batch_size, together
-        after = self.plan.at(*then).synchronous
+            progress = samples + batch_size, together
+        after = self.plan.at(*progress).synchronous
         requested = excluded
         leads = self.exchange.rank == min(set(range(self.exchange.workers)) - set(excluded), default=0)
         # Any worker may request the return to rounds: until the commit of a slow leader, the others
@@ -300,7 +300,7 @@ class SyncSwitch(EveryIteration):
             # At the return to rounds, every other worker has sent a commit already, and may send
             # one more before it knows.
             late = 2 * (self.exchange.workers - 1) * batch_size
-            after = not ((directive.asynchronous or not leads) and self.plan.asynchronous_left(*then) > late)
+            after = not ((directive.asynchronous or not leads) and self.plan.asynchronous_left(*progress) > late)
             requested = directive.excluded
         use = Use.TOGETHER if self.synchronous else Use.AT_ONCE
         if self.synchronous and self.exchange.rank in excluded:

@@ -146,7 +146,7 @@ class TieredESync(ESync):
         """
         checkpoints = self.context.checkpoints
         self._awaits_checkpoint = False
-        if self._aside and checkpoints.kept and self.exchange is not None:
+        if self._aside and checkpoints.enabled and self.exchange is not None:
             self._rounds_before_exchange = self.exchange.newest_round()
             if self._leads:
                 self._awaits_checkpoint = self._tier > 0 and checkpoints.due(self._rounds_before_exchange + 1)
@@ -218,7 +218,9 @@ class TieredESync(ESync):
         replica = self.replica
         with self.recorder.phase(self.exchange_phase):
             replica.open()
-            payload = Payload({}, 0, self.options.global_lr, wanted={WEIGHTS, STATISTICS}, control=Control(Use.DISCARD))
+            payload = Payload(
+                {}, 0, self.options.global_lr, requested={WEIGHTS, STATISTICS}, control=Control(Use.DISCARD)
+            )
             merge = replica.begin_overlap() if self._run_ahead else None
             result = self._start_exchange(payload, replica if merge is None else merge).wait()
             replica.close()

@@ -32,13 +32,13 @@ __all__ = [
     "count",
     "effective",
     "expand_paths",
-    "given",
     "given_state_server",
     "modes_of",
     "modes_with",
     "parse",
     "read",
     "reporting_conflicts",
+    "typed_flags",
 ]
 
 
@@ -111,7 +111,7 @@ def reporting_conflicts(parser: argparse.ArgumentParser, algorithm: type[Algorit
         algorithm: the algorithm whose options the parser has; None stands for all algorithms.
     """
     before = list(parser._actions)
-    reserved = {"algorithm", "given", *(action.dest for action in before)}
+    reserved = {"algorithm", "typed", *(action.dest for action in before)}
     try:
         yield
         for action in parser._actions[len(before) :]:
@@ -128,12 +128,12 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> a
     A mistake ends the program with exit code 2.
 
     Beside the flags' values, the result has the class of the `algorithm` and the names of the flags
-    that were `given`.
+    that were `typed`.
     """
-    typed = given(parser, arguments)
+    typed = typed_flags(parser, arguments)
     options = parser.parse_args(arguments)
     options.algorithm = algorithm_of(options.mode, bool(options.use_dcasgd))
-    options.given = frozenset(typed)
+    options.typed = frozenset(typed)
     resolve_momentum(options)
     try:
         mode.check(options, typed, options.algorithm)
@@ -184,7 +184,7 @@ def expand_paths(options: argparse.Namespace) -> None:
             setattr(options, name, str(expanded(getattr(options, name))))
 
 
-def given(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> set[str]:
+def typed_flags(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> set[str]:
     """Return the destinations of the flags that are on the command line."""
     # A flag whose default is suppressed has no value unless it is typed.
     names = [action.dest for action in parser._actions if action.default is not argparse.SUPPRESS]

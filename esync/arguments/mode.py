@@ -184,7 +184,7 @@ def choose_algorithm(options: Namespace) -> Algorithm:
                 settings[option.name] = shared[option.shared]
         elif option.flags:
             value = getattr(options, option.dest)
-            if option.switch or value != option.default or option.dest in options.given:
+            if option.switch or value != option.default or option.dest in options.typed:
                 settings[option.name] = value
     return options.algorithm(**settings)
 
@@ -196,7 +196,7 @@ def given_state_server(options: Namespace) -> str | None:
 
 def effective(options: Namespace) -> Mapping[str, Any]:
     """Return the value of every flag, by its name with underscores, in a form for JSON."""
-    hidden = {"algorithm", "given"}
+    hidden = {"algorithm", "typed"}
     values = {name: value for name, value in vars(options).items() if name not in hidden}
     return {name: value if _plain(value) else _text(value) for name, value in sorted(values.items())}
 

@@ -154,7 +154,7 @@ def resolve_momentum(options: argparse.Namespace) -> None:
             options.momentum = config.AUTOMATIC_MOMENTUM
             factor = config.AUTOMATIC_MOMENTUM_RATE
             options.learning_rate, options.local_lr = factor * options.learning_rate, factor * options.local_lr
-            if hasattr(options, "lr_scaling") and "lr_scaling" not in options.given:
+            if hasattr(options, "lr_scaling") and "lr_scaling" not in options.typed:
                 options.lr_scaling = config.AUTOMATIC_MOMENTUM_SCALING
 
 

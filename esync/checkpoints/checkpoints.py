@@ -77,7 +77,7 @@ class Checkpoints(CheckpointHooks):
     Attributes:
         directory: as given, but absolute.
         resume: as given.
-        kept: whether a trainer writes them.
+        enabled: whether a trainer writes them.
         resumed: the round that the run has gone on from; None where it began from the beginning.
         newest: the part that this worker, or the one that it has replaced, has written last.
     """
@@ -138,7 +138,7 @@ class Checkpoints(CheckpointHooks):
         Returns:
             Whether a checkpoint was written.
         """
-        if not self.kept or not self._trainer.exchanged:  # a trainer that is measured keeps no checkpoints
+        if not self.enabled or not self._trainer.exchanged:  # a trainer that is measured keeps no checkpoints
             return False
         self._prune()
         if 0 not in self._result().needed:  # nobody would write the model
@@ -233,7 +233,7 @@ class Checkpoints(CheckpointHooks):
                 f"algorithm {trainer.algorithm.name!r} has only one of the methods state and restore: a run can go on "
                 "from a checkpoint only with both"
             )
-        self._trainer, self.kept = trainer, True
+        self._trainer, self.enabled = trainer, True
         self._agreement = {**agreement, "optimizer": _names(trainer)}
         self._optimizers = [OptimizerState(optimizer) for optimizer in trainer.optimizers]
 

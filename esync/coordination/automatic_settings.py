@@ -56,7 +56,11 @@ class AutomaticSettings:
 
 
 def choose(
-    asked: TierSettings, paces: Sequence[float], exchanges: Mapping[str, float], counted: int, before: AutomaticSettings
+    requested: TierSettings,
+    paces: Sequence[float],
+    exchanges: Mapping[str, float],
+    counted: int,
+    before: AutomaticSettings,
 ) -> AutomaticSettings:
     """Return the settings of the next round.
 
@@ -65,20 +69,20 @@ def choose(
     proportion to their number, as where a server's port is the bottleneck.
 
     Args:
-        asked: what is chosen; has an `exchange_share`.
+        requested: what is chosen; has an `exchange_share`.
         paces: seconds of an iteration of each worker that may take part, ascending, above 0.
         exchanges: compression → measured seconds of an exchange, without the wait for others.
         counted: number of the workers whose exchanges these are.
         before: the present settings, which are kept where the change would bring little.
     """
-    if not asked.chooses_workers:
-        return _settings(asked, paces[0], paces[-1], exchanges, before)
+    if not requested.chooses_workers:
+        return _settings(requested, paces[0], paces[-1], exchanges, before)
     groups: list[tuple[float, AutomaticSettings]] = []
     for number, (pace, following) in enumerate(zip(paces, [*paces[1:], math.inf], strict=True), 1):
         if following > (1 + config.TIER_HYSTERESIS) * pace:
             scaled = {name: seconds * number / counted for name, seconds in exchanges.items()}
-            settings = replace(_settings(asked, paces[0], pace, scaled, before), slowest=pace)
-            exchange = exchange_seconds(settings.compression, scaled, asked.compressions) if scaled else 0.0
+            settings = replace(_settings(requested, paces[0], pace, scaled, before), slowest=pace)
+            exchange = exchange_seconds(settings.compression, scaled, requested.compressions) if scaled else 0.0
             # Iterations from a model to the one that has them: workers go on during the exchange.
             speeds = 1 / np.array(paces[:number])
             brought = worth(config.NOISE_SCALE, speeds * (max(settings.seconds, pace) + exchange))
@@ -90,29 +94,29 @@ def choose(
         if most < (1 + needed) * alone:
             return replace(settings, alone=True)
     least = most / (1 + config.AUTOMATIC_GAIN)
-    kept = [pair for pair in groups if pair[1].slowest <= (1 + config.TIER_HYSTERESIS) * before.slowest]
-    if kept and kept[-1][0] >= least:
-        return kept[-1][1]
+    present = [pair for pair in groups if pair[1].slowest <= (1 + config.TIER_HYSTERESIS) * before.slowest]
+    if present and present[-1][0] >= least:
+        return present[-1][1]
     return next(settings for value, settings in groups if value >= least)
 
 
 def _settings(
-    asked: TierSettings, fastest: float, slowest: float, exchanges: Mapping[str, float], before: AutomaticSettings
+    requested: TierSettings, fastest: float, slowest: float, exchanges: Mapping[str, float], before: AutomaticSettings
 ) -> AutomaticSettings:
     """Return the settings for workers of these seconds an iteration."""
-    share = asked.exchange_share
+    share = requested.exchange_share
     assert share is not None
-    usual = config.ROUND_ITERATIONS * fastest if asked.chooses_iterations else before.iterations * slowest
+    usual = config.ROUND_ITERATIONS * fastest if requested.chooses_iterations else before.iterations * slowest
     compression = before.compression
-    if asked.compressions and exchanges:
-        for compression in asked.compressions:
+    if requested.compressions and exchanges:
+        for compression in requested.compressions:
             spare = 1.0 if compression == before.compression else 1 - config.AUTOMATIC_SPARE
-            exchange = exchange_seconds(compression, exchanges, asked.compressions)
+            exchange = exchange_seconds(compression, exchanges, requested.compressions)
             if least_computing(exchange, share) <= spare * usual:
                 break
-    if not asked.chooses_iterations:
+    if not requested.chooses_iterations:
         return AutomaticSettings(usual, before.iterations, compression)
-    exchange = exchange_seconds(compression, exchanges, asked.compressions) if exchanges else 0.0
+    exchange = exchange_seconds(compression, exchanges, requested.compressions) if exchanges else 0.0
     seconds = max(usual, least_computing(exchange, share))
     return AutomaticSettings(seconds, _iterations(seconds, slowest, before.iterations), compression)
 
@@ -136,9 +140,9 @@ def _iterations(seconds: float, slowest: float, before: int) -> int:
 
     At least one; the present number is kept if it is off by less than config.AUTOMATIC_SPARE.
     """
-    wanted = min(seconds / slowest, config.SLOWEST_ITERATIONS_MAX)
-    kept = abs(before - wanted) <= config.AUTOMATIC_SPARE * wanted
-    return before if kept else max(1, math.floor(wanted + 0.5))
+    iterations = min(seconds / slowest, config.SLOWEST_ITERATIONS_MAX)
+    unchanged = abs(before - iterations) <= config.AUTOMATIC_SPARE * iterations
+    return before if unchanged else max(1, math.floor(iterations + 0.5))
 
 
 class SettingsChooser:
@@ -152,9 +156,9 @@ class SettingsChooser:
         settings: of the present round.
     """
 
-    def __init__(self, asked: TierSettings, iterations: int) -> None:
-        self._asked = asked
-        coarsest = next(reversed(list(asked.compressions)), "")
+    def __init__(self, requested: TierSettings, iterations: int) -> None:
+        self._asked = requested
+        coarsest = next(reversed(list(requested.compressions)), "")
         self.settings = AutomaticSettings(0.0, iterations, coarsest)
         self._earlier_compression = coarsest  # of the round before
         self._exchanges: dict[str, float] = {}  # compression → seconds of an exchange
@@ -184,8 +188,8 @@ class SettingsChooser:
             return
         # After a change, workers with a fast link report first, which says nothing about the others.
         partial = any(record.compression != compression or not record.exchanges for record in awaited)
-        known = not (partial and self._asked.compressions)
-        if known and (exchange := max((record.exchange for record in awaited), default=0.0)):
+        representative = not (partial and self._asked.compressions)
+        if representative and (exchange := max((record.exchange for record in awaited), default=0.0)):
             # What has been measured with other compressions was at another time, and changes with the network.
             change = exchange / (self._exchanges.get(compression) or exchange)
             self._exchanges = {name: change * seconds for name, seconds in self._exchanges.items()}

@@ -275,12 +275,12 @@ class Coordinator:
     def state(self) -> dict[str, Any]:
         """Return everything that affects answers, for JSON."""
         with self._lock:
-            kept = {name: value for name, value in vars(self).items() if name not in UNSAVED}
+            state = {name: value for name, value in vars(self).items() if name not in UNSAVED}
             if self._tiering is not None:
-                kept["_tiering"] = self._tiering.flat
+                state["_tiering"] = self._tiering.flat
             for name, part in {"_division": self._division, "_chooser": self._chooser}.items():
-                kept[name] = None if part is None else part.state()
-            return {**kept, "_records": [asdict(record) for record in self._records]}
+                state[name] = None if part is None else part.state()
+            return {**state, "_records": [asdict(record) for record in self._records]}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "Coordinator":
@@ -355,8 +355,8 @@ class Coordinator:
 
     def _present(self) -> list[Record]:
         """Return the workers that are not dead, and not among those given to be left out."""
-        given = self._tiering.leave_out if self._tiering is not None else None
-        away = {*self._absent, *(given or ())}
+        left_out = self._tiering.leave_out if self._tiering is not None else None
+        away = {*self._absent, *(left_out or ())}
         return [record for record in self._records if record.rank not in away]
 
     def _awaited(self) -> list[Record]:

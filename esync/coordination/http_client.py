@@ -182,10 +182,10 @@ class BufferedConnection(http.client.HTTPConnection):
 
     _pieces: list[bytes] | None = None
 
-    def request(self, *arguments: Any, **named: Any) -> None:
+    def request(self, *arguments: Any, **keywords: Any) -> None:
         """Send a request."""
         self._pieces = []
-        super().request(*arguments, **named)
+        super().request(*arguments, **keywords)
         pieces, self._pieces = self._pieces, None
         super().send(b"".join(pieces))
 

@@ -38,7 +38,7 @@ def cluster(path: Path, notify: Callable[[str], None]) -> Iterator[Finding]:
             return plan(description, hosts, {}, local, remote_resources, description.program, token=token)
 
         job = job_on({})
-        remote = [host for host in job.hosts if not host.here]
+        remote = [host for host in job.hosts if not host.local]
         text = f"{path}: {len(job.workers)} worker(s) on {len(job.hosts)} host(s), {len(remote)} of them over ssh"
         yield Finding("description", "ok", text)
         claims = fixed_ports(description, job)
@@ -55,7 +55,7 @@ def cluster(path: Path, notify: Callable[[str], None]) -> Iterator[Finding]:
 
 def _this_machine(job: LaunchPlan) -> Iterator[Finding]:
     """Check that this machine has the program or the data set of its workers."""
-    names = ", ".join(sorted({spec.host.name for spec in job.workers if spec.host.here}))
+    names = ", ".join(sorted({spec.host.name for spec in job.workers if spec.host.local}))
 
     def check() -> Finding:
         if job.program is not None:

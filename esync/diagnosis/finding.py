@@ -16,18 +16,18 @@ class Finding:
     Attributes:
         check: what was looked at, in one or two words.
         status: "ok"; "warning" for what only some trainings need; "problem" for what all need.
-        found: what is there, or what is wrong.
+        message: what is there, or what is wrong.
         remedy: what to do about it; "" where nothing is to be done.
     """
 
     check: str
     status: Status
-    found: str
+    message: str
     remedy: str = ""
 
     def lines(self) -> str:
         """Return the finding for a terminal: one line, and one more for the remedy."""
-        first = f"{self.status:<8} {self.check}: {self.found}"
+        first = f"{self.status:<8} {self.check}: {self.message}"
         return f"{first}\n{'':9}{self.remedy}" if self.remedy else first
 
 

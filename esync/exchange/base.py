@@ -141,7 +141,7 @@ class Payload:
         pace: seconds of an iteration on this worker; 0: not sent.
         gradient_scale: the values are this multiple of the mean gradient of a batch; see
             `rules.Step`.
-        wanted: names of the vectors to receive; None: the weights and all that were sent.
+        requested: names of the vectors to receive; None: the weights and all that were sent.
         scalars: name of each scalar of the specification → its value.
         compression: of the weights, one of COMPRESSIONS, if that of the specification is AUTO.
         control: how the payload is used.
@@ -157,7 +157,7 @@ class Payload:
     step: Sparse | None = None
     pace: float = 0.0
     gradient_scale: float = 1.0
-    wanted: Collection[str] | None = None
+    requested: Collection[str] | None = None
     scalars: Mapping[str, float] = field(default_factory=dict)
     compression: str = ""
     control: Control = Control()
@@ -166,7 +166,7 @@ class Payload:
     @property
     def returned(self) -> frozenset[str]:
         """Names of the vectors to receive."""
-        return frozenset({WEIGHTS, *self.vectors} if self.wanted is None else self.wanted)
+        return frozenset({WEIGHTS, *self.vectors} if self.requested is None else self.requested)
 
     @property
     def fields(self) -> dict[str, Any]:

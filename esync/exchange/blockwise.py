@@ -54,7 +54,7 @@ class BlockwiseRule:
             np.copyto(old, updated)
             if not new:
                 new = list(vectors) if vectors is not None and len(vectors) == len(parts) else [None] * len(parts)
-            new = [_put(whole, part, block, weights.size) for whole, part in zip(new, parts, strict=True)]
+            new = [_put(old_vector, part, block, weights.size) for old_vector, part in zip(new, parts, strict=True)]
             yield block
         self.state = join_state(new) if new else self.state
 
@@ -79,14 +79,14 @@ def _copy_view(part: Any) -> Any:
     return part.copy() if isinstance(part, np.ndarray) and part.base is not None else part
 
 
-def _put(whole: Any, part: Any, block: slice, size: int) -> Any:
+def _put(vector: Any, part: Any, block: slice, size: int) -> Any:
     """Write a block of a vector of the state; return the vector, allocated with the first block."""
     if not isinstance(part, np.ndarray):
         return part
-    if not isinstance(whole, np.ndarray):
-        whole = np.empty(size, part.dtype)
-    whole[block] = part
-    return whole
+    if not isinstance(vector, np.ndarray):
+        vector = np.empty(size, part.dtype)
+    vector[block] = part
+    return vector
 
 
 @cache

@@ -29,9 +29,9 @@ def divisor_and_samples(batch_size: Any, samples: Any = None) -> tuple[float, in
         )
     count = divisor if samples is None else _number(samples)
     if count < 1 or count != count // 1:
-        given = one_line(batch_size) if samples is None else f"samples={one_line(samples)}"
+        argument = one_line(batch_size) if samples is None else f"samples={one_line(samples)}"
         raise BatchSizeError(
-            f"step was given {given}, but samples are counted by it, for limits and epochs: it should be a whole "
+            f"step was given {argument}, but samples are counted by it, for limits and epochs: it should be a whole "
             f"number of 1 or more; where gradients are divided by another one, give both: step({divisor:g}, "
             "samples=len(batch))"
         )

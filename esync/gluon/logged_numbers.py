@@ -17,13 +17,13 @@ class LoggedNumbers:
         self._names: set[str] = set()  # of the whole run
         self._pending: list[tuple[str, Any]] = []
 
-    def add(self, values: Mapping[str, Any], metric: str, kept: bool) -> None:
+    def add(self, values: Mapping[str, Any], metric: str, keep: bool) -> None:
         """Add numbers.
 
         Args:
             values: name → number, or array of one element.
             metric: name of the run's metric, which no number may have.
-            kept: False: only check them.
+            keep: False: only check them.
 
         Raises:
             LoggedValueError: a name or a value cannot be used.
@@ -36,7 +36,7 @@ class LoggedNumbers:
                     value = value.detach().copy()  # the program may change it in place before it is read
             else:
                 value = _number(name, value)
-            if kept:
+            if keep:
                 self._pending.append((name, value))
 
     def record(self, recorder: PhaseTimer) -> None:

@@ -56,12 +56,12 @@ class OverlapMerge:
         arrays, common = self._weights, self.weights
         if statistics:
             arrays, common = self._statistics, self.statistics
-        kept = np.float32(config.OVERLAP_STATISTICS_KEPT**self.iterations)
+        factor = np.float32(config.OVERLAP_STATISTICS_KEPT**self.iterations)
         for at, local in arrays.pieces(start, start + values.size):
             new = common.values[at : at + local.size]
             new[:] = values[at - start : at - start + local.size].astype(local.dtype, copy=False)
             if statistics:
-                arrays.write(at, local + kept * (new - local))
+                arrays.write(at, local + factor * (new - local))
             else:
                 arrays.write(at, new + (local - self._pushed[at : at + local.size]))
 

@@ -54,8 +54,8 @@ def others_of(network_parameters: Iterable[Any], trained: Iterable[Any]) -> list
 
     Parameters that nobody initializes are left out: the network does not compute with them.
     """
-    known = {id(parameter) for parameter in trained}
-    others = distinct([parameter for parameter in network_parameters if id(parameter) not in known])
+    ids = {id(parameter) for parameter in trained}
+    others = distinct([parameter for parameter in network_parameters if id(parameter) not in ids])
     return [parameter for parameter in others if parameter._data is not None or parameter._deferred_init]
 
 

@@ -190,7 +190,7 @@ class Replica(ModelReplica):
             if isinstance(values, Flat)
         ]
         self.open()
-        kept = [arrays.copies() for arrays, _ in pairs]
+        saved = [arrays.copies() for arrays, _ in pairs]
         for arrays, values in pairs:
             arrays.write(0, values.values)
         self.close()
@@ -198,8 +198,8 @@ class Replica(ModelReplica):
             yield
         finally:
             self.open()
-            for (arrays, _), own in zip(pairs, kept, strict=True):
-                arrays.put_back(own)
+            for (arrays, _), copies in zip(pairs, saved, strict=True):
+                arrays.put_back(copies)
             self.close()
 
     def enable_overlap(self) -> None:
@@ -438,14 +438,14 @@ def track_running_statistics(parameters: Iterable[Any]) -> None:
     parts, a layer whose statistics are not zeros and ones is left alone: call it once the workers
     have their common values.
     """
-    named = {parameter.name: parameter for parameter in parameters}
-    frozen = any(parameter._differentiable and parameter.grad_req == "null" for parameter in named.values())
-    for name, beta in named.items():
+    by_name = {parameter.name: parameter for parameter in parameters}
+    frozen = any(parameter._differentiable and parameter.grad_req == "null" for parameter in by_name.values())
+    for name, beta in by_name.items():
         prefix = name.removesuffix("beta")
         others = [f"{prefix}{suffix}" for suffix in ("gamma", "running_mean", "running_var")]
-        if prefix == name or not named.keys() >= set(others) or beta.list_ctx()[0].device_type != "cpu":
+        if prefix == name or not by_name.keys() >= set(others) or beta.list_ctx()[0].device_type != "cpu":
             continue
-        gamma, mean, variance = (named[other] for other in others)
+        gamma, mean, variance = (by_name[other] for other in others)
         if beta._differentiable or gamma._differentiable or beta.data().grad is not None:
             continue
         if frozen and (mean.data().asnumpy().any() or (variance.data().asnumpy() != 1).any()):

@@ -110,7 +110,7 @@ class AgentPool(Closing):
     ) -> None:
         self._notify = notify
         self._agents: dict[str, AgentProcess] = {}
-        remote = [host for host in hosts if not host.here]
+        remote = [host for host in hosts if not host.local]
         problems = list(filter(None, map(ssh.missing_key, remote)))
         if problems:
             raise RemoteHostError("\n".join(problems))
@@ -161,10 +161,10 @@ class AgentPool(Closing):
         """Wait for the answers; return them and the problems, each by host."""
         answers: dict[str, dict[str, Any]] = {}
         problems: dict[str, str] = {}
-        wait, heard = WatchedWait("", limit), time.monotonic()
+        wait, last_answer = WatchedWait("", limit), time.monotonic()
         while waiting := [self._agents[name] for name in names if name not in answers and name not in problems]:
             now = time.monotonic()
-            if now - heard > limit:
+            if now - last_answer > limit:
                 for silent in waiting:
                     problems[silent.host.name] = _silent(silent, limit)
                 break
@@ -175,7 +175,7 @@ class AgentPool(Closing):
             for agent in waiting:
                 if agent.output not in ready:
                     continue
-                heard = time.monotonic()
+                last_answer = time.monotonic()
                 try:
                     answer = agent.receive()
                 except RemoteHostError as error:

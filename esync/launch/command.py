@@ -76,10 +76,10 @@ def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, dict[str, Any
     options.program = own_program or ()
     if options.dry_run and options.json:
         parser.error("--json describes how a job went, and with --dry-run there is none")
-    given = arguments.given(parser, words)
-    if "max_restarts" in given and options.max_restarts and options.collective != "ps":
+    present = arguments.typed_flags(parser, words)
+    if "max_restarts" in present and options.max_restarts and options.collective != "ps":
         parser.error(f"--collective {options.collective} has no server, which --max-restarts needs")
-    typed = given & set(flags.known()) - {"quiet"}
+    typed = present & set(flags.all_flags()) - {"quiet"}
     return options, {name: getattr(options, name) for name in sorted(typed)}
 
 
@@ -194,7 +194,7 @@ def _launch_once(
         hosts = locate(description)
     except DescriptionError as error:
         raise DescriptionError(f"{options.file}: {error}") from None
-    if not options.dry_run and not all(host.here for host in hosts.values()):
+    if not options.dry_run and not all(host.local for host in hosts.values()):
         os.environ[TOKEN_VARIABLE] = os.environ.get(TOKEN_VARIABLE) or secrets.token_urlsafe(
             24
         )  # valid for this job only
@@ -269,7 +269,7 @@ def _run(job: LaunchPlan, agents: AgentPool, options: argparse.Namespace) -> Run
 
 def _explain(job: LaunchPlan) -> list[str]:
     """Return every command, as lines for a shell."""
-    several = not all(host.here for host in job.hosts)
+    several = not all(host.local for host in job.hosts)
     return [
         *([TOKEN_NEEDED] if several and any(spec.role == "state server" for spec in job.processes) else []),
         *(f"# {spec.name} on {spec.host.name} ({spec.host.address})\n{spec.shell}" for spec in job.processes),

@@ -16,7 +16,7 @@ COMMON = {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8:backslashreplace"}
 
 def python(host: Host) -> str:
     """Return the Python interpreter of a host."""
-    if not host.here:
+    if not host.local:
         return ssh.python_of(host)
     return str(expanded(host.entry.python)) if host.entry.python else sys.executable
 

@@ -145,10 +145,10 @@ def _train(section: object) -> dict[str, Any]:
         raise error(f"preset {section['preset']} is of mode {preset['mode']}; leave one of the two out", "mode")
     checked = {}
     for key, value in section.items():
-        if key not in flags.known():
+        if key not in flags.all_flags():
             if key in Description.model_fields:
                 raise error("it belongs to the top level of the description, beside train", key)
-            raise unknown(key, flags.known())
+            raise unknown(key, flags.all_flags())
         try:
             checked[key] = flags.check(key, value)
         except flags.FlagError as problem:

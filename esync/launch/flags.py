@@ -52,8 +52,8 @@ class TypedFlagError(DescriptionError):
 
 def refusal(error: FlagError, typed: Collection[str]) -> DescriptionError:
     """Return the error of settings that the worker would refuse: of a typed flag, if it names one."""
-    named = {word.replace("-", "_") for word in re.findall(r"--([a-z][a-z0-9-]*)", str(error))}
-    return DescriptionError(f"train: {error}") if named.isdisjoint(typed) else TypedFlagError(str(error))
+    mentioned = {word.replace("-", "_") for word in re.findall(r"--([a-z][a-z0-9-]*)", str(error))}
+    return DescriptionError(f"train: {error}") if mentioned.isdisjoint(typed) else TypedFlagError(str(error))
 
 
 class _Parser(argparse.ArgumentParser):
@@ -94,19 +94,19 @@ def parser_of_all(program: str, description: str, words: Sequence[str]) -> argpa
     return arguments.build_parser(program, description)
 
 
-def known() -> Mapping[str, argparse.Action]:
+def all_flags() -> Mapping[str, argparse.Action]:
     """Return every flag of all modes known so far, by its long name with underscores."""
     return _parser_of(tuple(ALGORITHMS))[1]
 
 
 def is_switch(name: str) -> bool:
     """Return whether a flag takes no value."""
-    return known()[name].nargs == 0
+    return all_flags()[name].nargs == 0
 
 
 def takes_several(name: str) -> bool:
     """Return whether a flag takes several values."""
-    return known()[name].nargs == "+"
+    return all_flags()[name].nargs == "+"
 
 
 def flag(name: str) -> str:
@@ -171,7 +171,7 @@ def rate_remark(described: Mapping[str, Any], options: argparse.Namespace) -> st
     used, other = (
         ("local_lr", "learning_rate") if _suits("local_lr", options.algorithm) else ("learning_rate", "local_lr")
     )
-    if other not in described or used in options.given:
+    if other not in described or used in options.typed:
         return ""
     return f"mode {options.algorithm.name} does not use the description's {other}: {used} is {getattr(options, used):g}"
 

@@ -37,7 +37,7 @@ def gather(plan: LaunchPlan, agents: AgentPool, nonce: str, notify: Callable[[st
     Returns:
         Name of each host whose logs could not be copied → a sentence that says where they are.
     """
-    hosts = {host.name: host for host in plan.log_hosts if not host.here}
+    hosts = {host.name: host for host in plan.log_hosts if not host.local}
     requests = {
         name: {
             "do": "logs",

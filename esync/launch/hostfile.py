@@ -51,17 +51,17 @@ def _host(words: list[str]) -> tuple[str, int]:
     name, colon, count = words[0].partition(":")
     if not HOST_NAME.fullmatch(name):
         raise ValueError(f"{name!r} is not a host name")
-    given = [_slots(count)] if colon else []
+    counts = [_slots(count)] if colon else []
     for word in words[1:]:
         key, equals, value = word.partition("=")
         if not equals or key not in KEYS:
             raise ValueError(f"{word!r} is not understood; expected {name}, {name}:4, or {name} slots=4 max_slots=8")
         slots = _slots(value)
         if KEYS[key]:
-            given.append(slots)
-    if len(given) > 1:
+            counts.append(slots)
+    if len(counts) > 1:
         raise ValueError(f"the slots of {name} are there twice")
-    return name, given[0] if given else 1
+    return name, counts[0] if counts else 1
 
 
 def _slots(text: str) -> int:

@@ -20,14 +20,14 @@ class Host:
         name: its name in the description, which is also that of its folder in the log tree. Several
             names may stand for one machine.
         address: name or IP address at which it is reached.
-        here: whether it is this machine, so that its processes are started without ssh.
+        local: whether it is this machine, so that its processes are started without ssh.
         ip: the IPv4 address, which ps-lite needs; "" where it cannot be resolved here.
         entry: what the description says about it.
     """
 
     name: str
     address: str
-    here: bool
+    local: bool
     ip: str = ""
     entry: HostEntry = field(default_factory=HostEntry)
 
@@ -74,7 +74,7 @@ def _check_addresses(hosts: Mapping[str, Host]) -> None:
 
     Processes exchange their addresses, which must denote the same machine on every host.
     """
-    remote = [host for host in hosts.values() if not host.here and not host.loopback]
+    remote = [host for host in hosts.values() if not host.local and not host.loopback]
     for host in hosts.values():
         if ":" in host.address:
             raise DescriptionError(

@@ -23,7 +23,7 @@ def put(content: Any, key_path: str, value: Any) -> Any:
         return [put(entry, rest, value) if number == int(index) else entry for number, entry in enumerate(content)]
     if not isinstance(content, dict | None):
         raise DescriptionError(f"{key_path}: there is a single value, {content!r}")
-    known = content or {}
-    names = [name for name in known if f"{key_path}.".startswith(f"{name}.")]  # a host's name may have dots
+    mapping = content or {}
+    names = [name for name in mapping if f"{key_path}.".startswith(f"{name}.")]  # a host's name may have dots
     name = max(names, key=len, default=key_path.partition(".")[0])
-    return {**known, name: put(known.get(name), key_path[len(name) + 1 :], value)}
+    return {**mapping, name: put(mapping.get(name), key_path[len(name) + 1 :], value)}

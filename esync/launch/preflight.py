@@ -27,7 +27,7 @@ def fixed_ports(description: Description, plan: LaunchPlan) -> dict[str | None, 
     for spec in plan.processes:
         service = services.get(spec.role)
         if service is not None and service.port:
-            host = None if spec.host.here else spec.host.name
+            host = None if spec.host.local else spec.host.name
             ports[host][f"{spec.role.replace(' ', '_')}.port"] = service.port
     return ports
 
@@ -50,7 +50,7 @@ def check_hosts(
         RemoteHostError: a host cannot take part; the message says why.
         EarlierCheckpointsError: there are checkpoints of an earlier run on this machine.
     """
-    local = [host.name for host in plan.log_hosts if host.here]
+    local = [host.name for host in plan.log_hosts if host.local]
     if plan.program is not None and local:
         try:
             plan.program.check()
@@ -73,7 +73,7 @@ def check_requests(plan: LaunchPlan, claims: dict[str | None, dict[str, int]], p
     data = (plan.options.dataset, plan.options.data_dir) if program is None else None
     functions = [(text, user_functions.digest(text)) for text in _functions(plan)]
     for host in plan.hosts:
-        if not host.here:
+        if not host.local:
             processes = (*plan.processes, *plan.stand_ins)
             roles = {spec.role for spec in processes if spec.host.name == host.name}
             requests[host.name] = {
@@ -125,7 +125,7 @@ def prepare(plan: LaunchPlan, agents: AgentPool) -> None:
     """
     terms = {"do": "prepare", "overwrite": plan.options.overwrite, "resume": plan.options.resume}
     requests = {
-        host.name: {**terms, "folder": str(plan.mode_folder / host.name)} for host in plan.log_hosts if not host.here
+        host.name: {**terms, "folder": str(plan.mode_folder / host.name)} for host in plan.log_hosts if not host.local
     }
     agents.ask(requests, patience(plan))
 

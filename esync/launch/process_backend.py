@@ -34,11 +34,11 @@ class ChildProcess:
 
     def __init__(self, spec: ProcessSpec) -> None:
         self.arriving, self.arrived = True, False
-        self._address = "" if spec.host.here else spec.host.address
+        self._address = "" if spec.host.local else spec.host.address
         self._all.add(self)
         request: dict[str, Any] = {"command": spec.command, "environment": dict(spec.environment)}
         request |= {"lease": config.LAUNCH_LEASE, "grace": config.LAUNCH_GRACE}
-        if spec.host.here:
+        if spec.host.local:
             # A pipe on one machine does not break without notice, and a suspended launcher (Ctrl-Z)
             # sends no heartbeats: silence is no reason to end the process.
             request["lease"] = math.inf
@@ -65,10 +65,10 @@ class ChildProcess:
         """Close the pipe to the ended shim; return the command's exit code, negative for a signal."""
         self.arriving = False
         self._line.cut()
-        named = {
+        numbers = {
             member.value for member in signal.Signals
         }  # codes of real-time signals, which have no names, are ordinary exit codes
-        return 128 - code if code - 128 in named else code
+        return 128 - code if code - 128 in numbers else code
 
     def reports_start(self, line: str) -> bool:
         """Return whether a line of output reports that the command starts, and record it.

@@ -133,7 +133,7 @@ class Process:
     @property
     def _connection_lost(self) -> bool:
         """Whether ssh has ended because its connection was lost."""
-        return self.exit_code == ssh.NO_CONNECTION and not self.spec.host.here
+        return self.exit_code == ssh.NO_CONNECTION and not self.spec.host.local
 
     @property
     def ready(self) -> bool:

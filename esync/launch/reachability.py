@@ -23,10 +23,10 @@ def try_paths(plan: LaunchPlan, agents: AgentPool) -> None:
         RemoteHostError: a host cannot be reached; the message has a sentence for each pair.
     """
     hosts = plan.hosts
-    if all(host.here for host in hosts):
+    if all(host.local for host in hosts):
         return
     spares = [next(iter(specs.values())) for specs in plan.spares.values()]
-    processes = [*plan.processes, *(spec for spec in spares if not spec.host.here)]
+    processes = [*plan.processes, *(spec for spec in spares if not spec.host.local)]
     endpoints: list[Endpoint] = [
         (spec.host.name, spec.host.ip, spec.port) for spec in processes if spec.port and spec.host.ip
     ]
@@ -49,14 +49,14 @@ def _request(
 ) -> list[str]:
     """Have all hosts listen at endpoints, or connect to them; return a sentence for each failure."""
     requests = {host.name: {"do": action, "endpoints": lists[host.name]} for host in plan.hosts}
-    agents.send({host.name: requests[host.name] for host in plan.hosts if not host.here})
+    agents.send({host.name: requests[host.name] for host in plan.hosts if not host.local})
     answers = {}
     for host in plan.hosts:
-        if host.here:
+        if host.local:
             answers[host.name] = local.answer(requests[host.name])
             if "error" in answers[host.name]:
                 raise RemoteHostError(f"host {host.name}: {answers[host.name]['error']}")
-    answers |= agents.collect([host.name for host in plan.hosts if not host.here], patience(plan))
+    answers |= agents.collect([host.name for host in plan.hosts if not host.local], patience(plan))
     return [sentence for name, answer in answers.items() for sentence in sentences(name, answer.get("failed", []))]
 
 

@@ -66,18 +66,18 @@ class Replacements:
         elastic: whether the workers go on without lost ones.
 
     Attributes:
-        made: all replacements, in order.
+        entries: all replacements, in order.
         lost: names of workers that were not replaced, and without which the job goes on.
     """
 
     restarts: int
     elastic: bool
-    made: list[Replacement] = field(default_factory=list)
+    entries: list[Replacement] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
 
     def count(self, name: str) -> int:
         """Return how many replacements of a process count towards --max-restarts."""
-        return sum(replacement.name == name and replacement.counted for replacement in self.made)
+        return sum(replacement.name == name and replacement.counted for replacement in self.entries)
 
     def repeats(self, process: Process) -> bool:
         """Return whether a process has failed like the one that it replaced.
@@ -89,7 +89,7 @@ class Replacements:
         """
         if process.error is None or self.elastic:
             return False
-        previous = [replacement.error for replacement in self.made if replacement.name == process.spec.name][-1:]
+        previous = [replacement.error for replacement in self.entries if replacement.name == process.spec.name][-1:]
         same = [error for error in previous if error is not None and error.reason == process.error.reason]
         return any(process.error.rounds in (0, 1, error.rounds) for error in same)
 
@@ -106,9 +106,9 @@ class Replacements:
 
     def withdraw(self, name: str) -> None:
         """Remove the replacement of a process that is given up as unreachable: it never joined."""
-        self.made = [
+        self.entries = [
             replacement
-            for replacement in self.made
+            for replacement in self.entries
             if replacement.name != name or replacement.counted or replacement.joined is not None
         ]
 
@@ -117,7 +117,7 @@ class Replacements:
         spec = process.spec
         if progress.DONE in process.events:
             return Verdict.IGNORE
-        replaced = any(replacement.name == spec.name for replacement in self.made)
+        replaced = any(replacement.name == spec.name for replacement in self.entries)
         begun = spec.resumable or progress.JOINED in process.events or replaced
         if process.cut_off and begun and self.restarts and (spec.resumable or spec.role == "worker"):
             return Verdict.RECONNECT

@@ -50,7 +50,7 @@ class ProcessSpec:
     @property
     def shell(self) -> str:
         """The command as a line for a shell on this machine."""
-        if self.host.here:
+        if self.host.local:
             return ssh.shell(self.environment, self.command)
         return ssh.pasteable(self.host, self.environment, self.command)
 

@@ -75,7 +75,7 @@ class Supervisor:
         self._report_idle_workers()
         self._outcome.seconds = time.monotonic() - self._began
         self._outcome.failures.sort(key=lambda failure: failure.consequence)
-        self._outcome.replacements, self._outcome.lost = self._replacements.made, self._replacements.lost
+        self._outcome.replacements, self._outcome.lost = self._replacements.entries, self._replacements.lost
         self._outcome.lost_hosts = sorted(self._unreachable.lost_hosts)
         return self._outcome
 
@@ -116,7 +116,7 @@ class Supervisor:
             self._outcome.preempted, self._notice_ends = self._preempted_by, now + notice
             self._view.print(f"{self._preempted_by}: the workers have {notice:g} s to write a checkpoint and end")
         # The others need a replacement for the round under way: it is told when it has joined, since it listens then.
-        joining = {made.name for made in self._replacements.made if made.joined is None}
+        joining = {replacement.name for replacement in self._replacements.entries if replacement.joined is None}
         for process in self._processes:
             if process.spec.role == "worker" and process.spec.name not in joining:
                 process.preempt()
@@ -220,7 +220,7 @@ class Supervisor:
         for process in list(self._processes):
             if process.poll():
                 self._handle_end(process)
-        for replacement in self._replacements.made:
+        for replacement in self._replacements.entries:
             if replacement.reported is None:
                 replacement.follow(self._newest(replacement.name), self._began)
         for process in self._processes:
@@ -253,7 +253,7 @@ class Supervisor:
     def _lacks_trainer(self, process: Process) -> bool:
         """Return whether a user's program has ended without making the Trainer that the others wait for."""
         joined = progress.JOINED in process.events or any(
-            replacement.name == process.spec.name for replacement in self._replacements.made
+            replacement.name == process.spec.name for replacement in self._replacements.entries
         )
         return process.spec.own_program and not joined and not self._finished
 
@@ -278,7 +278,7 @@ class Supervisor:
             return
         if verdict is Verdict.REPLACE:
             at = time.monotonic() - self._began
-            self._replacements.made.append(Replacement(name, how, at, error=process.error))
+            self._replacements.entries.append(Replacement(name, how, at, error=process.error))
             count = self._replacements.count(name)
             self._view.print(
                 f"{name} ({process.spec.where}) {how}{last}; starting a replacement "
@@ -332,7 +332,7 @@ class Supervisor:
         name = process.spec.name
         if name not in self._unreachable:
             at = time.monotonic() - self._began
-            self._replacements.made.append(Replacement(name, how, at, counted=False))
+            self._replacements.entries.append(Replacement(name, how, at, counted=False))
             self._view.print(
                 f"{name} ({process.spec.where}) {how}{last}; starting a replacement as soon as a host answers, "
                 f"output in {process.log}"

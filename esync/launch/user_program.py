@@ -178,8 +178,8 @@ def algorithm_options(settings: Mapping[str, Any]) -> dict[str, Any] | None:
     """
     if "mode" not in settings:
         return None
-    preset, known = presets.settings_of(settings.get("preset")), flags_of(flags.algorithm_of(settings))
-    options = {known[name].name: value for name, value in settings.items() if name in known}
+    preset, options_by_flag = presets.settings_of(settings.get("preset")), flags_of(flags.algorithm_of(settings))
+    options = {options_by_flag[name].name: value for name, value in settings.items() if name in options_by_flag}
     return ({"lr_scaling": config.PROGRAM_SCALING, **options} if preset.get("momentum") == AUTO else options) or None
 
 

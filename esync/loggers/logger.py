@@ -33,8 +33,8 @@ class LoggedRun:
     @property
     def resumed_id(self) -> str:
         """The id in `resumed`; "" where there is none, for instance because a logger of another class returned that."""
-        known = self.resumed.get("id") if isinstance(self.resumed, Mapping) else None
-        return known if isinstance(known, str) else ""
+        run_id = self.resumed.get("id") if isinstance(self.resumed, Mapping) else None
+        return run_id if isinstance(run_id, str) else ""
 
 
 class Logger:

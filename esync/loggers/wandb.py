@@ -58,8 +58,8 @@ class WandbLogger(Logger):
 
     def write(self, step: int, wall_time: float, scalars: Mapping[str, float | None]) -> None:
         """See `Logger.write`."""
-        known = {tag: value for tag, value in scalars.items() if value is not None}
-        self._run.log({"round": step, "_timestamp": wall_time, **known})
+        present = {tag: value for tag, value in scalars.items() if value is not None}
+        self._run.log({"round": step, "_timestamp": wall_time, **present})
 
     def add_files(self, name: str, paths: Sequence[Path]) -> None:
         """See `Logger.add_files`."""

@@ -65,8 +65,8 @@ def parse_network(text: str) -> NetworkName:
     else:
         base, width = match[1], float(match[2])
     if base not in NETWORKS:
-        meant = suggestion(text, NETWORKS, most=1, shown=repr)
-        raise ValueError(f"unknown network {text!r}{meant}; known: {', '.join(NETWORKS)}, in the form {FORM}")
+        hint = suggestion(text, NETWORKS, most=1, shown=repr)
+        raise ValueError(f"unknown network {text!r}{hint}; known: {', '.join(NETWORKS)}, in the form {FORM}")
     if width != 1 and base not in SCALABLE:
         raise ValueError(f"network {text!r}: {base} has one width; those with a width are {', '.join(SCALABLE)}")
     if not MIN_WIDTH <= width <= MAX_WIDTH:

@@ -83,7 +83,7 @@ def measure_devices(
     notify(f"devices: starting {', '.join(locations.values())}")
     with MeasuringProcesses(specs, logs, notify) as processes:
 
-        def left() -> list[str]:
+        def remaining() -> list[str]:
             """Return the workers that may still be measured; record the problems of the others."""
             for name in locations:
                 if name not in problems and (reason := processes.failure(name)):
@@ -98,7 +98,7 @@ def measure_devices(
                 notify(text)
 
         begun = time.monotonic()
-        while silent := [name for name in left() if processes.report(name) is None]:
+        while silent := [name for name in remaining() if processes.report(name) is None]:
             waited = time.monotonic() - begun
             if waited > limits.start:
                 for name in silent:
@@ -108,11 +108,11 @@ def measure_devices(
             announce(f"devices: waiting for {', '.join(map(locations.__getitem__, silent))} to train ({waited:.0f} s)")
             processes.turn()
         begun = announced = time.monotonic()
-        first = {name: _BatchTimes.of(processes.report(name)) for name in left()}
+        first = {name: _BatchTimes.of(processes.report(name)) for name in remaining()}
         if first:
             names = ", ".join(map(locations.__getitem__, first))
             notify(f"devices: measuring {names} for at least {limits.least:.0f} s")
-        while measured := {name: _BatchTimes.of(processes.report(name)).since(first[name]) for name in left()}:
+        while measured := {name: _BatchTimes.of(processes.report(name)).since(first[name]) for name in remaining()}:
             lasted = time.monotonic() - begun
             enough = all(
                 times.full.iterations >= MIN_ITERATIONS or not processes.started[name].running

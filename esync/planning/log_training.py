@@ -90,7 +90,7 @@ def _samples_by(ends: np.ndarray, device: DeviceSummary) -> np.ndarray:
 def _filled(values: Iterable[float | None]) -> np.ndarray | None:
     """Return the values with the next known one, or else the last, in the place of those that are missing."""
     logged = np.array([math.nan if value is None else value for value in values])
-    known = np.flatnonzero(np.isfinite(logged))
-    if not known.size:
+    indices = np.flatnonzero(np.isfinite(logged))
+    if not indices.size:
         return None
-    return logged[known[np.minimum(np.searchsorted(known, np.arange(logged.size)), known.size - 1)]]
+    return logged[indices[np.minimum(np.searchsorted(indices, np.arange(logged.size)), indices.size - 1)]]

@@ -79,7 +79,7 @@ def measure(
     with ExitStack() as stack:
         logs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="esync-plan-")))
         plan = plan_measurement(description, hosts, local, {}, program)
-        absent = {host.name: reason for host in hosts.values() if not host.here and (reason := ssh.missing_key(host))}
+        absent = {host.name: reason for host in hosts.values() if not host.local and (reason := ssh.missing_key(host))}
         agents = stack.enter_context(
             AgentPool([host for host in hosts.values() if host.name not in absent], notify, measuring_agent.__name__)
         )
@@ -117,7 +117,7 @@ def _stand_ins(description: Description, hosts: Mapping[str, Host]) -> list[Proc
 
 def _check(plan: LaunchPlan, agents: AgentPool) -> tuple[dict[str, HostResources], dict[str, str]]:
     """Return the resources of the hosts that can take part, and why others cannot."""
-    local_hosts = {host.name: host for host in plan.log_hosts if host.here}
+    local_hosts = {host.name: host for host in plan.log_hosts if host.local}
     problems: dict[str, str] = {}
     if plan.program is not None and local_hosts:
         try:

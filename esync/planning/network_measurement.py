@@ -81,7 +81,7 @@ def measure_network(
 
 def machine(host: Host) -> str:
     """Return a key that is equal for all hosts on the same machine."""
-    return "" if host.here else host.ip or host.address
+    return "" if host.local else host.ip or host.address
 
 
 class _NetworkMeasurement:
@@ -144,8 +144,8 @@ class _NetworkMeasurement:
 
     def _request(self, hosts: Sequence[Host], request: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], list[str]]:
         """Send a request to hosts, including this machine, at once; return answers and problems."""
-        remote = {host.name: request for host in hosts if not host.here}
-        local = [host.name for host in hosts if host.here]
+        remote = {host.name: request for host in hosts if not host.local}
+        local = [host.name for host in hosts if host.local]
         with ThreadPoolExecutor(max(1, len(local))) as pool:
             futures = {name: pool.submit(self._local_agent.answer, dict(request)) for name in local}
             answers, failed = self._agents.try_to_ask(remote, config.LAUNCH_CHECK)

@@ -152,8 +152,8 @@ def plan(
     with pool(at_a_time, total, modes) as executor:
         rankings = _ranked(executor, tasks, excluded(modes), report)
     base = rankings[0]
-    asked = [_what_if(change.text, ranking, base) for change, ranking in zip(changes, rankings[1:], strict=True)]
-    asked.sort(key=lambda change: -(change.gain or 0.0))
+    answers = [_what_if(change.text, ranking, base) for change, ranking in zip(changes, rankings[1:], strict=True)]
+    answers.sort(key=lambda change: -(change.gain or 0.0))
     if any(option.candidate.collective for ranking in rankings for option in ranking.every):
         notes.append(
             "--collective: what MPI costs the workers' processors is not measured; one is recommended only where it is "
@@ -162,7 +162,7 @@ def plan(
     speeds = speeds_of(description, path)
     shares = [speed / sum(speeds) for speed in speeds]
     not_simulated = {**excluded(modes), **without}
-    return Plan(described, base, asked, not_simulated, twins(modes), notes, shares=shares, training=training)
+    return Plan(described, base, answers, not_simulated, twins(modes), notes, shares=shares, training=training)
 
 
 def _notes_on_data(description: Description) -> list[str]:

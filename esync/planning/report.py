@@ -245,7 +245,7 @@ def _settings_to_undo(plan: Plan, candidate: Candidate) -> tuple[dict[str, Any],
         if (
             name not in STRIPPED
             or name in candidate.flags
-            or (name in flags.known() and name not in {*options, COLLECTIVE})
+            or (name in flags.all_flags() and name not in {*options, COLLECTIVE})
         ):
             continue
         default = options[name].default if name in options else config.COLLECTIVE

@@ -118,18 +118,18 @@ def compare(runs: str | Path | Iterable[str | Path], target: float | None = None
         RunError: a folder does not exist or holds no run, or the target is not a value of the
             metric.
     """
-    named: dict[Path, tuple[LoggedRun, str]] = {}
+    labels: dict[Path, tuple[LoggedRun, str]] = {}
     for text in [runs] if isinstance(runs, str | Path) else runs:
         label, pattern = labelled(str(text))
         for run in find_runs([pattern], target):
             folder = run.folder.resolve()
-            if folder in named and label and named[folder][1] not in ("", label):
-                raise RunError(f"{run.folder}: it is in two groups, {named[folder][1]} and {label}")
-            if folder not in named or label:
-                named[folder] = run, label
-    if not named:
+            if folder in labels and label and labels[folder][1] not in ("", label):
+                raise RunError(f"{run.folder}: it is in two groups, {labels[folder][1]} and {label}")
+            if folder not in labels or label:
+                labels[folder] = run, label
+    if not labels:
         raise RunError("there is nothing to compare: name the folder of a run")
-    return compare_runs([run for run, _ in named.values()], [label for _, label in named.values()], target)
+    return compare_runs([run for run, _ in labels.values()], [label for _, label in labels.values()], target)
 
 
 def labelled(text: str) -> tuple[str, str]:

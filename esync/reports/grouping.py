@@ -177,7 +177,7 @@ def _check(group: Group, problems: list[str]) -> None:
 
 def _with_styles(labels: Sequence[str], grouped: Sequence[Sequence[LoggedRun]]) -> tuple[Group, ...]:
     """Return the groups, each with a unique style."""
-    folders = [run_names.named(runs[0].mode.name, str(index)) for index, runs in enumerate(grouped)]
+    folders = [run_names.folder_name(runs[0].mode.name, str(index)) for index, runs in enumerate(grouped)]
     modes = [replace(runs[0].mode, folder=folder) for folder, runs in zip(folders, grouped, strict=True)]
     styles = [mode.style for mode in distinguishable(modes)]
     return tuple(

@@ -126,7 +126,7 @@ class Group:
         if len(self.counted) == 1:
             return replace(first, mode=replace(first.mode, method=method))
         kind, _ = run_names.parts(first.mode.folder)
-        mode = replace(first.mode, folder=run_names.named(kind, self.name), method=method)
+        mode = replace(first.mode, folder=run_names.folder_name(kind, self.name), method=method)
 
         def mean(key: str) -> float | None:
             values = [getattr(run.figures, key) for run in self.counted]

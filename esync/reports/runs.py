@@ -358,4 +358,4 @@ def _mode(folder: Path, summary: Summary, info: AlgorithmInfo) -> Mode:
     algorithm = facts.get("mode")
     if mode.built_in or not isinstance(algorithm, str) or algorithm in ("", mode.name):
         return mode
-    return mode_of(run_names.named(algorithm + suffix_of(str(facts.get("partition"))), name), info)
+    return mode_of(run_names.folder_name(algorithm + suffix_of(str(facts.get("partition"))), name), info)

@@ -43,9 +43,9 @@ LEGEND_WIDTH, TICK_WIDTH, TITLE_WIDTH = 28, 16, 26  # characters per line
 
 def style_of(info: AlgorithmInfo, otherwise: Style) -> Style:
     """Return the style that a run gives its algorithm; what is missing is that of `otherwise`."""
-    given = info.style.model_dump(exclude_none=True)
-    style = replace(otherwise, **given)
-    return plain(style) if "color" in given else style
+    fields = info.style.model_dump(exclude_none=True)
+    style = replace(otherwise, **fields)
+    return plain(style) if "color" in fields else style
 
 
 def _hex(color: str) -> str | None:

@@ -240,18 +240,18 @@ _SUMMARY: TypeAdapter[Summary] = TypeAdapter(Summary)
 
 def algorithm_info_of(summary: Summary) -> tuple[AlgorithmInfo, list[str]]:
     """Return the description of the first device that has one, and a problem if other devices differ."""
-    found = {
+    infos = {
         f"{host}/{name}/{RUN_FILE}": device.run.algorithm
         for host, devices in summary.items()
         for name, device in devices.items()
         if device.run and device.run.algorithm
     }
-    if not found:
+    if not infos:
         return AlgorithmInfo(), []
-    first, info = next(iter(found.items()))
+    first, info = next(iter(infos.items()))
     differing = [
         device
-        for device, other in found.items()
+        for device, other in infos.items()
         if (other.label, other.summary, other.style) != (info.label, info.summary, info.style)
     ]
     if not differing:

@@ -110,7 +110,7 @@ def replacement_promised(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def state_server_address(
-    given: str | None = None, environment: MutableMapping[str, str] = os.environ
+    address: str | None = None, environment: MutableMapping[str, str] = os.environ
 ) -> tuple[str, int]:
     """Return host and port of the state server, from the text host:port or from ESYNC_STATE_SERVER.
 
@@ -118,7 +118,7 @@ def state_server_address(
         EnvironmentProblemError: there is no address, or it is malformed.
     """
     return parse_state_server_address(
-        given or environment.get("ESYNC_STATE_SERVER", ""),
+        address or environment.get("ESYNC_STATE_SERVER", ""),
         "; give it to the algorithm, with --state-server-ip and --state-server-port, or in ESYNC_STATE_SERVER (or fix "
         "the number of local iterations with --local-iterations)",
     )

@@ -38,14 +38,14 @@ def enumeration(names: Sequence[object], most: int) -> str:
     return ", ".join(map(str, names[:most])) + more
 
 
-def suggestion(name: object, known: Iterable[str], most: int = 3, shown: Callable[[str], str] = str) -> str:
+def suggestion(name: object, names: Iterable[str], most: int = 3, shown: Callable[[str], str] = str) -> str:
     """Return a suggestion among the known names as the end of a message; "" if none is similar.
 
     Args:
         name: the name that was given.
-        known: the valid names.
+        names: the valid names.
         most: largest number of names to suggest.
         shown: returns a name as the user would type it.
     """
-    close = difflib.get_close_matches(str(name), known, n=most)
+    close = difflib.get_close_matches(str(name), names, n=most)
     return f" (did you mean {' or '.join(map(shown, close))}?)" if close else ""

@@ -40,10 +40,10 @@ def recalls(parts: Mapping[str, float | None]) -> dict[str, float]:
 
 def lowest_recall(parts: Mapping[str, float | None]) -> str:
     """Return the lowest recall and the classes that have it, in words; "" if no recall is known."""
-    known = recalls(parts)
-    lowest = min(known.values(), default=0.0)
-    classes = [printable(name.removeprefix(RECALL)) for name, value in known.items() if value == lowest]
-    return f"lowest recall {lowest:.3f} (class {enumeration(classes, 5)})" if known else ""
+    by_class = recalls(parts)
+    lowest = min(by_class.values(), default=0.0)
+    classes = [printable(name.removeprefix(RECALL)) for name, value in by_class.items() if value == lowest]
+    return f"lowest recall {lowest:.3f} (class {enumeration(classes, 5)})" if by_class else ""
 
 
 def significant(value: float) -> float:
@@ -94,8 +94,8 @@ def user_result(returned: object, metric: Metric, function: str) -> EvaluationRe
             f"evaluate should return the accuracy, {metric.expected()}, but {function} has returned {value:g}: "
             'if it is something else, say so by esync.Run(…, metric=("loss", "min"))'
         )
-    known = ((name, finite(part)) for name, part in parts.items())
-    return EvaluationResult(value, {name: significant(part) for name, part in known if part is not None})
+    finite_parts = ((name, finite(part)) for name, part in parts.items())
+    return EvaluationResult(value, {name: significant(part) for name, part in finite_parts if part is not None})
 
 
 def _flat(mapping: Mapping[Any, Any], function: str, prefix: str = "") -> Iterator[tuple[str, float]]:

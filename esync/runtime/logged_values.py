@@ -24,20 +24,20 @@ class LoggedValueError(ExpectedError, ValueError):
     """A program logs what is no number, or under a name that cannot be used; the message says which."""
 
 
-def check_name(name: str, known: Collection[str], taken: Collection[str]) -> None:
+def check_name(name: str, known: Collection[str], reserved: Collection[str]) -> None:
     """Check the name of a logged number.
 
     Args:
         name: the name.
         known: the names that the program has used before.
-        taken: further names that it must not have, such as that of the run's metric.
+        reserved: further names that it must not have, such as that of the run's metric.
 
     Raises:
         LoggedValueError: it cannot be used.
     """
     if not name.isidentifier() or not is_label(name):
         raise LoggedValueError(f"trainer.log: {name!r} is no name: write it like a Python variable, such as train_loss")
-    if name in (*taken, *TAKEN, *ROUND_TAGS, GET_BATCH, NOISE_SCALE):
+    if name in (*reserved, *TAKEN, *ROUND_TAGS, GET_BATCH, NOISE_SCALE):
         raise LoggedValueError(f"trainer.log: the logs have another value named {name!r}: choose another name")
     if name not in known and len(known) >= MOST_NAMES:
         raise LoggedValueError(

@@ -41,7 +41,7 @@ class _Finder(MetaPathFinder):
     """Finds `MODULES`, and replaces their `exec` by one that uses the cached code."""
 
     def __init__(self, codes: dict[str, CodeType]) -> None:
-        self.known = codes
+        self.codes = codes
         self.missed: dict[str, CodeType] = {}
 
     def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
@@ -68,7 +68,7 @@ class _Finder(MetaPathFinder):
             exec(source, globals_ or module, names)
             return
         general = source.replace(address, str(PLACEHOLDER))
-        code = self.known.get(general)
+        code = self.codes.get(general)
         if code is None:
             code = self.missed[general] = compile(general, "<string>", "exec", dont_inherit=True)
         exec(_with_address(code, int(address)), globals_ or module, names)
@@ -109,7 +109,7 @@ def kept_code() -> Iterator[None]:
         sys.meta_path.remove(finder)
     if finder.missed and not sys.dont_write_bytecode:
         with contextlib.suppress(OSError):  # a read-only folder, or a full disk
-            write_atomically(file, marshal.dumps(finder.known | finder.missed))
+            write_atomically(file, marshal.dumps(finder.codes | finder.missed))
 
 
 def _read(file: Path) -> dict[str, CodeType]:

@@ -72,9 +72,9 @@ class Progress:
     def line(self) -> str:
         """Return the progress as a line of text."""
         plural = " " if self.local_iterations == 1 else "s"
-        own = "" if self.exchanges is None else f"  exchange {self.exchanges:4d}"
+        exchange = "" if self.exchanges is None else f"  exchange {self.exchanges:4d}"
         text = (
-            f"round {self.round:4d}{own}  {self.local_iterations:3d} local iteration{plural}"
+            f"round {self.round:4d}{exchange}  {self.local_iterations:3d} local iteration{plural}"
             f"  {self.samples_per_second:7.1f} samples/s  wait {self.wait:6.3f} s"
         )
         if self.accuracy is not None:

@@ -25,7 +25,7 @@ def run_name(text: str) -> str:
     return text
 
 
-def named(folder: str, name: str) -> str:
+def folder_name(folder: str, name: str) -> str:
     """Return the name of the folder of a run; `folder` is its mode's."""
     return f"{folder}{SEPARATOR}{name}" if name else folder
 

@@ -52,8 +52,8 @@ def split(text: str, forms: str, what: str) -> tuple[str, str]:
     if not source or not all(part.isidentifier() for part in path.split(".")):
         raise UserCodeError(f"{text!r} names no {what}; expected {forms}")
     if not source.endswith(".py") and not all(part.isidentifier() for part in source.split(".")):
-        meant = f"; did you mean {source}.py:{path}?" if Path(f"{source}.py").is_file() else ""
-        raise UserCodeError(f"{text!r} should be {forms}{meant}")
+        hint = f"; did you mean {source}.py:{path}?" if Path(f"{source}.py").is_file() else ""
+        raise UserCodeError(f"{text!r} should be {forms}{hint}")
     return source, path
 
 

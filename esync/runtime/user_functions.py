@@ -96,12 +96,12 @@ def call(text: str, arguments: dict[str, Any], needed: Iterable[str] = ()) -> An
     with readable_errors(f"{text} cannot be called"):
         parameters = inspect.signature(function).parameters
     several = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    named = {
+    accepted = {
         name
         for name, parameter in parameters.items()
         if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
     }
-    passed = {name: value for name, value in arguments.items() if name in named or (several and name in set(needed))}
+    passed = {name: value for name, value in arguments.items() if name in accepted or (several and name in set(needed))}
     missing = [
         name
         for name, parameter in parameters.items()

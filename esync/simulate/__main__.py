@@ -32,7 +32,7 @@ def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, SimulationJob
     with arguments.reporting_conflicts(parser):
         _add_to(parser)
     options = parser.parse_args(words)
-    typed = arguments.given(parser, words) & set(flags.known()) - {"quiet"}
+    typed = arguments.typed_flags(parser, words) & set(flags.all_flags()) - {"quiet"}
     job = SimulationJob(
         file=options.file,
         numerics=options.numerics,
@@ -91,7 +91,7 @@ def _add_to(parser: argparse.ArgumentParser) -> None:
 
 
 class _Collect(argparse.Action):
-    """Appends values like argparse's action, although `arguments.given` replaces the default."""
+    """Appends values like argparse's action, although `arguments.typed_flags` replaces the default."""
 
     def __call__(
         self, parser: object, namespace: argparse.Namespace, values: Any, option_string: object = None

@@ -56,7 +56,7 @@ def grid(job: SimulationJob, sweeps: Sequence[str]) -> list[tuple[dict[str, Any]
         chosen = dict(zip(axes, point, strict=True))
         typed, changes = dict(job.typed), dict(job.changes)
         for key, value in chosen.items():
-            if key in flags.known():
+            if key in flags.all_flags():
                 typed[key] = _checked(key, value)
             else:
                 changes[key] = yaml_value(value)
@@ -127,16 +127,16 @@ def _checked(key: str, text: str) -> Any:
 def _key(name: str) -> str:
     """Return the key of a sweep: a flag with underscores, or a key path as it was given."""
     flag = name.removeprefix("--").replace("-", "_")
-    return flag if flag in flags.known() else name
+    return flag if flag in flags.all_flags() else name
 
 
 def _check_keys(job: SimulationJob, keys: Sequence[str]) -> None:
     """Refuse keys that are neither a flag nor in the description, or that a flag overrides."""
     for key in keys:
-        if "." not in key and key not in flags.known() and key not in Description.model_fields:
+        if "." not in key and key not in flags.all_flags() and key not in Description.model_fields:
             raise DescriptionError(
                 f"--sweep {key}: it is neither a flag of the worker nor a place in the description, such as "
-                f"network.bandwidth{suggestion(key.replace('-', '_'), [*flags.known(), *Description.model_fields])}"
+                f"network.bandwidth{suggestion(key.replace('-', '_'), [*flags.all_flags(), *Description.model_fields])}"
             )
         if key.startswith("train."):
             flag = _key(key.removeprefix("train."))

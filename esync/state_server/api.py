@@ -161,12 +161,12 @@ def slow(view: Callable[Parameters, HttpResponse]) -> Callable[Parameters, HttpR
     """
 
     @functools.wraps(view)
-    def limited(*positional: Parameters.args, **named: Parameters.kwargs) -> HttpResponse:
+    def limited(*positional: Parameters.args, **keywords: Parameters.kwargs) -> HttpResponse:
         if not _places.acquire(blocking=False):
             raise UnavailableError("too many requests for the history at the same time")
         try:
             with _database, yielding():
-                return view(*positional, **named)
+                return view(*positional, **keywords)
         finally:
             close_old_connections()
             _places.release()

@@ -57,9 +57,9 @@ def _problem(problem: Any) -> str:
 
 def response(body: bytes = b"", status: int = 200, **headers: str) -> HttpResponse:
     """Return an answer with a body in JSON, which browsers must neither cache nor show as a page."""
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    fields = {name.replace("_", "-"): value for name, value in headers.items()}
     common = {"Content-Type": JSON, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-    return HttpResponse(body, status=status, headers={**common, "Content-Length": str(len(body)), **named})
+    return HttpResponse(body, status=status, headers={**common, "Content-Length": str(len(body)), **fields})
 
 
 def data(content: dict[str, Any]) -> HttpResponse:

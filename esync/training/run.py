@@ -457,9 +457,9 @@ class Run(TrainerCallback):
         if not address:
             return None
         # The same job as the algorithm's, or the dashboard would show two halves of it.
-        named = getattr(options, "job", config.JOB)
-        job = self._job if named == config.JOB else named
-        if trainer.algorithm.asks_state_server and named == config.JOB and job != self._told_job:
+        job_name = getattr(options, "job", config.JOB)
+        job = self._job if job_name == config.JOB else job_name
+        if trainer.algorithm.asks_state_server and job_name == config.JOB and job != self._told_job:
             raise ValueError(
                 f"job={job!r} is the run's, but the algorithm asks the state server about job {self._told_job!r}: give "
                 "it to the algorithm, or set ESYNC_JOB"

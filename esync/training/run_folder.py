@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from ..algorithms.registry import suffix_of
-from ..runtime.run_names import named, parts, without_seed
+from ..runtime.run_names import folder_name, parts, without_seed
 from ..runtime.user_functions import short_name
 
 
@@ -22,7 +22,7 @@ def run_folder(log_dir: str | Path, trained: str, mode: str, name: str | None) -
         mode: name of the algorithm.
         name: name of the run; None if it has none.
     """
-    return Path(log_dir) / trained / named(mode, name or "")
+    return Path(log_dir) / trained / folder_name(mode, name or "")
 
 
 def names_of(device_folder: Path, algorithm: str) -> tuple[str, str]:
@@ -38,7 +38,7 @@ def names_of(device_folder: Path, algorithm: str) -> tuple[str, str]:
     mode, name = parts(folder)
     if not mode.startswith(algorithm):
         return algorithm, algorithm
-    return folder, named(mode, without_seed(name))
+    return folder, folder_name(mode, without_seed(name))
 
 
 def mode_folder(options: argparse.Namespace) -> Path:

@@ -57,20 +57,20 @@ class UnrecognizedClasses(Callback):
 
     def accuracy(self, evaluated: Evaluated) -> None:
         """Count the evaluations without a class."""
-        known = {name.removeprefix(RECALL): recall for name, recall in recalls(evaluated.parts).items()}
-        if not known:
+        by_class = {name.removeprefix(RECALL): recall for name, recall in recalls(evaluated.parts).items()}
+        if not by_class:
             return
-        chance, mean = 1 / len(known), sum(known.values()) / len(known)
-        above_chance = (len(known) == 2 and mean > 0) or mean >= chance + ABOVE_CHANCE * (1 - chance)
+        chance, mean = 1 / len(by_class), sum(by_class.values()) / len(by_class)
+        above_chance = (len(by_class) == 2 and mean > 0) or mean >= chance + ABOVE_CHANCE * (1 - chance)
         due: list[str] = []
-        for name, recall in known.items():
+        for name, recall in by_class.items():
             if recall or not above_chance or (self.holders is not None and not self.holders.get(name)):
                 self._missing.pop(name, None)
                 continue
             count, since = self._missing.get(name, (0, evaluated.samples))
             self._missing[name] = count + 1, since
-            whole = evaluated.samples - since >= self.samples()
-            if count + 1 >= EVALUATIONS and whole and name not in self._warned:
+            complete = evaluated.samples - since >= self.samples()
+            if count + 1 >= EVALUATIONS and complete and name not in self._warned:
                 due.append(name)
         self._warned.update(due)
         if due:

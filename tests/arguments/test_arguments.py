@@ -320,7 +320,7 @@ def test_preset_stands_for_its_flags():
     for name, preset in PRESETS.items():
         options = vars(read("w", "", ["-n", "resnet18-v1", "--preset", name]))
         spelt_out = vars(read("w", "", ["-n", "resnet18-v1", *preset.words]))
-        assert options == {**spelt_out, "preset": name, "given": spelt_out["given"] | {"preset"}}
+        assert options == {**spelt_out, "preset": name, "typed": spelt_out["typed"] | {"preset"}}
 
 
 def test_preset_with_a_flag_that_is_typed_leaves_it_as_typed():
@@ -396,7 +396,7 @@ def test_flags_reach_the_built_in_programs_unchanged_by_variables():
     words += " --wait-for-replacement 2 --checkpoint-dir k --checkpoint-every 9 --keep-checkpoints 2 --resume"
     typed = options(*words.split())
     arguments = vars(read("worker", "", [], environment=environment_of(typed).variables()))
-    assert arguments == {**vars(typed), "given": frozenset()}
+    assert arguments == {**vars(typed), "typed": frozenset()}
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ sys.path.insert(0, {str(BENCHMARKS)!r})
 from harness import program, simulations
 class Run:
     name = "waiting"
-    def words(self, given):
+    def words(self, options):
         return [sys.executable, "-c", "import os, time; print(os.getpid(), flush=True); time.sleep(600)"]
 program.run(lambda: simulations.carry_out([Run()], Namespace(out=Path(sys.argv[1]), jobs=1)))
 """

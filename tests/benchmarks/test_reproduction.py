@@ -102,7 +102,7 @@ def test_reproduction_runs_over_the_horizon_last_two_hours_with_valid_flags(monk
 def test_reproduction_lists_costs_and_leaves_out_the_end_that_is_over_the_budget(tmp_path, monkeypatch, capsys):
     names = []
     monkeypatch.setattr(reproduce.Run, "words", lambda self, *_: names.append(self.name) or [sys.executable, "-c", ""])
-    monkeypatch.setattr(reproduce, "planned", lambda run, given: 1800.0)
+    monkeypatch.setattr(reproduce, "planned", lambda run, options: 1800.0)
     monkeypatch.chdir(tmp_path)
     first, second, third, fourth, *_ = [run.name for run in reproduce.horizon_runs()]
     write(tmp_path, first, 1.0, 0.9, real={"simulation": 9999.0, "core_seconds": 3000.0}, accuracies=[[1, 10.0, 0.9]])

@@ -47,7 +47,7 @@ def test_doctor_on_this_machine_finds_every_part():
     checks = findings(result)
     assert result.returncode == int(any(finding["status"] == "problem" for finding in checks.values()))
     assert checks["Python"]["status"] == checks["MXNet"]["status"] == checks["gluoncv"]["status"] == "ok"
-    assert checks["MXNet"]["found"].startswith("1.9.1")
+    assert checks["MXNet"]["message"].startswith("1.9.1")
     assert {"system", "packages", "NumPy", "processes", "shared memory", "open files", "ports", "GPU"} <= checks.keys()
 
 
@@ -81,7 +81,7 @@ def test_doctor_with_few_open_files_warns_and_says_what_to_do():
         ["bash", "-c", limited], capture_output=True, text=True, timeout=60, env=child.environment()
     )
     finding = findings(result)["open files"]
-    assert (finding["status"], finding["found"]) == ("warning", "256 in one process")
+    assert (finding["status"], finding["message"]) == ("warning", "256 in one process")
     assert "ulimit -n 1024" in finding["remedy"]
 
 

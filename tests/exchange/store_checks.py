@@ -293,10 +293,10 @@ def payload_of(kind: str, number: int, rank: int) -> Payload:
     # fetched.
     vectors = None if specification.synchronous else (WEIGHTS,)
     if not specification.sparse:
-        return Payload(sources(sent), 1, 0.25, wanted=vectors)
+        return Payload(sources(sent), 1, 0.25, requested=vectors)
     weights = sent.pop(WEIGHTS)
     places = np.flatnonzero(weights > 0)
-    return Payload(sources(sent), 1, 0.25, wanted=vectors, step=(places, weights[places]))
+    return Payload(sources(sent), 1, 0.25, requested=vectors, step=(places, weights[places]))
 
 
 def comparable(kind: str) -> tuple[range, list[str]]:

@@ -93,9 +93,9 @@ def notice(first, handshakes):
 
 
 def test_handshake_notice_of_a_replacement_takes_the_place_of_the_one_before(handshake):
-    first = changed(handshake, own={"momentum": 0.9, RANDOM_NUMBERS: {"NumPy's": "a"}})
-    odd = replace(changed(handshake, own={"momentum": 0.5, RANDOM_NUMBERS: {"NumPy's": "a"}}), rank=2)
-    well = replace(changed(handshake, own={"momentum": 0.9, RANDOM_NUMBERS: {"NumPy's": "b"}}), rank=2)
+    first = changed(handshake, individual={"momentum": 0.9, RANDOM_NUMBERS: {"NumPy's": "a"}})
+    odd = replace(changed(handshake, individual={"momentum": 0.5, RANDOM_NUMBERS: {"NumPy's": "a"}}), rank=2)
+    well = replace(changed(handshake, individual={"momentum": 0.9, RANDOM_NUMBERS: {"NumPy's": "b"}}), rank=2)
     collected = StartNotice(first)
     collected.add(first)
     collected.add(odd)
@@ -106,7 +106,7 @@ def test_handshake_notice_of_a_replacement_takes_the_place_of_the_one_before(han
 
 
 def test_handshake_notice_names_own_settings_that_differ(handshake):
-    mine, theirs = (changed(handshake, own={"learning rate": rate, "momentum": 0.9}) for rate in (0.1, 0.5))
+    mine, theirs = (changed(handshake, individual={"learning rate": rate, "momentum": 0.9}) for rate in (0.1, 0.5))
     theirs = replace(Handshake.decode(theirs.encode()), rank=2)
     assert mine.differences(theirs) == []
     assert notice(mine, {1: mine, 2: replace(mine, rank=2)}) == ""
@@ -118,7 +118,7 @@ def test_handshake_notice_names_own_settings_that_differ(handshake):
 def test_handshake_notice_names_workers_that_draw_the_same_random_numbers(handshake):
     def seeded(rank: int, numpy: str, python: str) -> Handshake:
         numbers = {RANDOM_NUMBERS: {"NumPy's": numpy, "Python's": python}}
-        return Handshake.decode(replace(changed(handshake, own=numbers), rank=rank).encode())
+        return Handshake.decode(replace(changed(handshake, individual=numbers), rank=rank).encode())
 
     apart = {rank: seeded(rank, f"a{rank}", f"b{rank}") for rank in range(3)}
     assert notice(apart[0], apart) == ""

@@ -106,7 +106,7 @@ def take_part(exchange: Any) -> Outcome:
     for number in (1, 2):
         sent = sources(values(100 * number + exchange.rank))
         scalars = {"loss": 10.0 * number + exchange.rank, "most": float(exchange.rank)}
-        payload = Payload(sent, 1, 0.5, wanted=(WEIGHTS, CONTROL), scalars=scalars)
+        payload = Payload(sent, 1, 0.5, requested=(WEIGHTS, CONTROL), scalars=scalars)
         results.append(exchange.start(payload, model).wait())
     assert model.vectors[STATISTICS].tobytes() == initial.tobytes()
     exchange.close()

@@ -49,7 +49,7 @@ def test_resting_worker_takes_over_the_model_without_sending_anything() -> None:
     assert fast.result.resting == other.result.resting == (2,)
     sent: list[np.ndarray] = []
     slow.before_sending(lambda server, arrays, message: sent.extend(arrays))
-    payload = Payload({}, 0, 1.0, control=Control(Use.DISCARD), wanted={WEIGHTS})
+    payload = Payload({}, 0, 1.0, control=Control(Use.DISCARD), requested={WEIGHTS})
     slow.spawn(lambda: slow.exchange.start(payload, slow).wait())
     cluster.cluster.run()
     assert not sent

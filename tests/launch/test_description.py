@@ -176,7 +176,7 @@ def test_description_that_cannot_be_read_is_refused(tmp_path):
 def test_locate_finds_hosts_of_this_machine_by_address(tmp_path):
     text = GOOD.replace("localhost", "10.0.0.1")
     hosts = locate(parse(tmp_path, text), is_here=lambda address: address == "10.0.0.1")
-    assert {name: (host.address, host.here) for name, host in hosts.items()} == {
+    assert {name: (host.address, host.local) for name, host in hosts.items()} == {
         "cloud2": ("cloud2", False),
         "cloud1": ("10.0.0.1", True),
     }
@@ -185,7 +185,7 @@ def test_locate_finds_hosts_of_this_machine_by_address(tmp_path):
 def test_locate_with_ssh_login_makes_a_host_another_machine(tmp_path):
     for key in ("user: me", "port: 22", "key: id", "ssh_options: [-v]"):
         hosts = locate(parse(tmp_path, GOOD.replace("cloud2", "cloud1").replace("localhost", f"localhost, {key}")))
-        assert not hosts["cloud1"].here
+        assert not hosts["cloud1"].local
 
 
 def test_is_this_machine_knows_local_addresses():

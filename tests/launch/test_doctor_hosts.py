@@ -46,7 +46,7 @@ def test_doctor_with_a_host_without_python_names_it_and_still_asks_the_other(tmp
     code, checks = doctor(described(tmp_path, data_dir, sshd, python="no-such-python"))
     assert code == 1
     assert checks["host left"]["status"] == "problem"
-    assert "no-such-python" in checks["host left"]["found"]
+    assert "no-such-python" in checks["host left"]["message"]
     assert "hosts.left.python" in checks["host left"]["remedy"]
     assert checks["host right"]["status"] == "ok"
     assert "network" not in checks
@@ -55,4 +55,4 @@ def test_doctor_with_a_host_without_python_names_it_and_still_asks_the_other(tmp
 def test_doctor_with_missing_key_file_names_it(tmp_path, data_dir, sshd):
     code, checks = doctor(described(tmp_path, data_dir, sshd, key=str(tmp_path / "lost")))
     assert code == 1
-    assert "there is no key file" in checks["host left"]["found"]
+    assert "there is no key file" in checks["host left"]["message"]

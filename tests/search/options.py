@@ -76,12 +76,12 @@ def draw_options(mode: str, arguments: tuple[str, ...], chance: random.Random) -
     """
     options, words = parse(mode, arguments), list(arguments)
     for dest, flag in flags_of(options.algorithm).items():
-        if dest in options.given or chance.random() >= DRAWN:
+        if dest in options.typed or chance.random() >= DRAWN:
             continue
         value = sample(flag.kind, chance)
         if value is None:
             continue
-        tried = argparse.Namespace(**{**vars(options), dest: value, "given": options.given | {dest}})
+        tried = argparse.Namespace(**{**vars(options), dest: value, "typed": options.typed | {dest}})
         try:
             tried.algorithm.check_flags(tried, tried.given)
             choose_algorithm(tried)

@@ -320,7 +320,9 @@ class Job:
         self.machines.sleep(after)
         cluster.connected[process.nonce] = process.node.address
         if process.slot is not None:
-            self._tell(process, Message(messages.WANTED, (process.node.given(worker_id(process.slot)),), request=True))
+            self._tell(
+                process, Message(messages.WANTED, (process.node.with_number(worker_id(process.slot)),), request=True)
+            )
         self._tell(process, Message(messages.ADD_NODE, (process.node,)))
         cluster.wait(lambda: process.node.id != messages.EMPTY or self._registry.over)
         if process.node.id == messages.EMPTY:

@@ -34,7 +34,7 @@ def facts_of(tmp_path: Path, **typed: object) -> dict:
 def test_run_json_contains_every_flag_of_the_mode(tmp_path, mode):
     facts = facts_of(tmp_path, mode=mode)
     words = ["--mode", mode, "--network", "lenet", "--epochs", "0.01"]
-    expected = vars(read("worker", "", words)).keys() - {"algorithm", "given"}
+    expected = vars(read("worker", "", words)).keys() - {"algorithm", "typed"}
     assert facts["options"].keys() >= expected
     assert facts["options"]["epochs"] == 0.01
     assert facts["options"]["momentum"] == config.MOMENTUM

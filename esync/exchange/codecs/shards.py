@@ -47,11 +47,11 @@ class ServerShard:
     def to_local(self, entries: Sparse) -> Sparse:
         """Return the entries of a sparse vector of all weights in this shard, with local indices."""
         indices, values = entries
-        kept: list[Sparse] = []
+        parts: list[Sparse] = []
         for bucket, offset in zip(self.buckets, self.offsets, strict=False):
             first, last = np.searchsorted(indices, (bucket.start, bucket.stop))
-            kept.append((indices[first:last] + (offset - bucket.start), values[first:last]))
-        return join(kept)
+            parts.append((indices[first:last] + (offset - bucket.start), values[first:last]))
+        return join(parts)
 
     def to_global(self, entries: Sparse) -> Sparse:
         """Return entries with indices in all weights; the inverse of `to_local`."""

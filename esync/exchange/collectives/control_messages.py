@@ -104,10 +104,10 @@ class ControlChannel:
             for rank, records in self._received.items()
             if not any(_is_commit(record, sequence) for record in records)
         ]
-        if left := self._left.intersection(late):
+        if leavers := self._left.intersection(late):
             raise ExchangeError(
-                f"worker {min(left)} has left before the others were done: with a collective, every worker takes part "
-                "in every exchange"
+                f"worker {min(leavers)} has left before the others were done: with a collective, every worker takes "
+                "part in every exchange"
             )
         return late
 

@@ -59,9 +59,9 @@ def predict(name: str, ranks: int, size: int, costs: Costs) -> float:
     if name == "ps":
         return _server(ranks, size, costs)
     bucket = min(size, bucket_bytes(ranks))
-    whole, wire, adding = _walk(LIKE_MPI if name == "mpi" else name, ranks, max(bucket // 4, 1), costs)
+    seconds, wire, adding = _walk(LIKE_MPI if name == "mpi" else name, ranks, max(bucket // 4, 1), costs)
     more = max(0.0, size / max(bucket, 1) - 1)
-    return whole + more * max(wire, adding, whole / config.COLLECTIVE_WINDOW)
+    return seconds + more * max(wire, adding, seconds / config.COLLECTIVE_WINDOW)
 
 
 def predictions(ranks: int, size: int, costs: Costs) -> dict[str, float]:
@@ -90,11 +90,11 @@ def _walk(name: str, ranks: int, values: int, costs: Costs) -> tuple[float, floa
     wire_out, wire_in, adding = ([0.0] * ranks for _ in range(3))
     ways: dict[tuple[int, int], deque[float]] = defaultdict(deque)
     posted = [False] * ranks
-    left = set(range(ranks))
-    while left:
-        for rank in sorted(left):
+    unfinished = set(range(ranks))
+    while unfinished:
+        for rank in sorted(unfinished):
             if not steps[rank]:
-                left.discard(rank)
+                unfinished.discard(rank)
                 continue
             step = steps[rank][0]
             if not posted[rank]:

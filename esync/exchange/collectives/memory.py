@@ -76,14 +76,14 @@ def run_round_robin(coroutines: Iterable[Coroutine]) -> None:
     waiting = list(coroutines)
     idle = 0
     while waiting:
-        left = []
+        unfinished = []
         for coroutine in waiting:
             try:
                 next(coroutine)
-                left.append(coroutine)
+                unfinished.append(coroutine)
             except StopIteration:
                 idle = 0
-        waiting = left
+        waiting = unfinished
         idle += 1
         if idle > 10_000:
             raise RuntimeError(f"{len(waiting)} ranks wait for one another")

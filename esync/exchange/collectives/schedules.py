@@ -88,10 +88,10 @@ def halve(position: int, size: int, values: int, base: int = 0) -> list[Schedule
     bit = size >> 1
     while bit:
         upper = bool(position & bit)
-        kept, sent = half_of(start, stop, upper), half_of(start, stop, not upper)
+        received, sent = half_of(start, stop, upper), half_of(start, stop, not upper)
         peer = base + (position ^ bit)
-        steps.append(ScheduleStep.of([Move(peer, *sent)], [Move(peer, *kept)], adds=True))
-        (start, stop), bit = kept, bit >> 1
+        steps.append(ScheduleStep.of([Move(peer, *sent)], [Move(peer, *received)], adds=True))
+        (start, stop), bit = received, bit >> 1
     return steps
 
 

@@ -106,14 +106,14 @@ class CoroutinePool:
         begun = list(islice(self._waiting, free))
         self._exhausted = len(begun) < free
         self._running += begun
-        left, happened = [], False
+        unfinished, happened = [], False
         for coroutine in self._running:
             try:
                 happened |= next(coroutine)
-                left.append(coroutine)
+                unfinished.append(coroutine)
             except StopIteration:
                 happened = True
-        self._running = left
+        self._running = unfinished
         return happened
 
     @property

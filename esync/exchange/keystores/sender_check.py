@@ -90,12 +90,12 @@ class SenderCheck(threading.Thread):
             Whether this system has socket filters.
         """
         self._scans += 1
-        whole = self._scans % FORGETTING == 0
-        seen = set()
-        for tcp_socket in TCPSocket.all(() if whole else self._done):
+        all_sockets = self._scans % FORGETTING == 0
+        inodes = set()
+        for tcp_socket in TCPSocket.all(() if all_sockets else self._done):
             try:
                 inode = tcp_socket.inode
-                seen.add(inode)
+                inodes.add(inode)
                 if tcp_socket.listens:
                     self._update_filter(tcp_socket, inode)
                 elif inode not in self._done and (tcp_socket.received or not self._is_filtered(tcp_socket)):
@@ -107,9 +107,9 @@ class SenderCheck(threading.Thread):
                 return False
             except OSError:
                 continue  # closed in the meantime, or not connected yet
-        if whole:
-            self._done &= seen
-        self._filtered &= seen
+        if all_sockets:
+            self._done &= inodes
+        self._filtered &= inodes
         return True
 
     def _update_filter(self, listener: TCPSocket, inode: int) -> None:

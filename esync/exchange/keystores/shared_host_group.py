@@ -159,8 +159,8 @@ class SharedHostGroup(HostGroup):
     @override
     def wait(self, seconds: float) -> None:
         limit, pause = time.monotonic() + seconds, _FIRST_PAUSE
-        while self._changes[0] == self._seen and (left := limit - time.monotonic()) > 0:
-            time.sleep(min(pause, left))
+        while self._changes[0] == self._seen and (remaining := limit - time.monotonic()) > 0:
+            time.sleep(min(pause, remaining))
             pause = min(pause * _PAUSE_GROWTH, _LONGEST_PAUSE)
 
     def moved(self, elements: int) -> None:

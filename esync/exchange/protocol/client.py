@@ -195,10 +195,10 @@ class ParameterServerExchange(Exchange):
             first = self._statuses.read()[0]
             if first.finished or not awaited_ranks(first):
                 return True
-            left = until - self.store.now()
-            if left <= 0:
+            remaining = until - self.store.now()
+            if remaining <= 0:
                 return False
-            self.store.sleep(min(left, config.HEARTBEAT_EVERY))
+            self.store.sleep(min(remaining, config.HEARTBEAT_EVERY))
 
     @override
     def heartbeat(self) -> None:

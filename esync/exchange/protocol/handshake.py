@@ -88,7 +88,7 @@ class Handshake:
         sizes: name of each vector of its model → number of values.
         servers: number of parameter servers.
         bucket_elements: the most values in one bucket.
-        specification: of the exchange. All of it except `own` must agree.
+        specification: of the exchange. All of it except `individual` must agree.
         limits: of the run.
         agreement: further settings that must agree, name → value; errors show both.
         lease: seconds of silence after which the servers go on without a worker; infinite: never.
@@ -155,7 +155,7 @@ class Handshake:
     def differences(self, other: "Handshake") -> list[str]:
         """Return phrases that describe in what `other` has to agree with this worker but does not."""
         personal = {name: getattr(self, name) for name in PERSONAL}
-        personal["specification"] = replace(other.specification, own=self.specification.own)
+        personal["specification"] = replace(other.specification, individual=self.specification.individual)
         if replace(other, **personal) == self:
             return []
         return describe_differences(self._terms(), other._terms())
@@ -165,7 +165,7 @@ class Handshake:
         agreement, sizes, specification = (terms.pop(name) for name in ("agreement", "sizes", "specification"))
         for name in PERSONAL:
             del terms[name]
-        del specification["own"]
+        del specification["individual"]
         rules = specification.pop("vectors")
         del rules[WEIGHTS]  # appears as "rule"
         terms |= {f"rule of {name}": rule for name, rule in rules.items()}
@@ -229,7 +229,7 @@ class StartNotice:
             self._differences[rank] = describe_differences(self._settings, settings)
         for state in self._states.pop(rank, ()):
             self._ranks[state].discard(rank)
-        self._states[rank] = list(handshake.specification.own.get(RANDOM_NUMBERS, {}).items())
+        self._states[rank] = list(handshake.specification.individual.get(RANDOM_NUMBERS, {}).items())
         for state in self._states[rank]:
             self._ranks.setdefault(state, set()).add(rank)
 
@@ -253,7 +253,7 @@ class StartNotice:
 
 
 def _settings(handshake: Handshake) -> dict[str, Any]:
-    return {name: value for name, value in handshake.specification.own.items() if name != RANDOM_NUMBERS}
+    return {name: value for name, value in handshake.specification.individual.items() if name != RANDOM_NUMBERS}
 
 
 def describe_differences(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> list[str]:

@@ -137,9 +137,9 @@ class WholeCheckpointTracker:
                 once.
         """
         for rank, part in parts.items():
-            seen = self._parts.setdefault(rank, deque(maxlen=MEMORY))
-            if part not in seen:
-                seen.append(part)
+            newest = self._parts.setdefault(rank, deque(maxlen=MEMORY))
+            if part not in newest:
+                newest.append(part)
         for written in sorted(self._parts.get(0, ()), reverse=True):
             if written > self.round and all(written in self._parts.get(rank, ()) for rank in self._needed(written)):
                 self.round = written

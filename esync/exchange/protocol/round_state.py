@@ -359,8 +359,8 @@ class RoundState:
             return []
         if not self.aside.any():
             return sorted(self.pending)
-        named = wire.decode_ranks(self.pending[min(members)].message["includes"]) if members else None
-        used = members | (named or set())
+        included = wire.decode_ranks(self.pending[min(members)].message["includes"]) if members else None
+        used = members | (included or set())
         return sorted(rank for rank in self.pending if rank in used or not self.holds_back(rank))
 
     def waits_for(self, rank: int) -> bool:

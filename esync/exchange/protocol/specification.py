@@ -29,7 +29,7 @@ class PerHostError(ExpectedError):
         )
 
 
-#: The key of the digests of random generators in `Specification.own`.
+#: The key of the digests of random generators in `Specification.individual`.
 RANDOM_NUMBERS = "random numbers"
 
 
@@ -56,7 +56,7 @@ class Specification:
         tensors: sizes of the tensors that the weights consist of, if the compression needs them.
         staleness: number of exchanges that a worker may be ahead of the slowest one before it has
             to wait. For specifications that are not synchronous.
-        own: settings that may differ between workers, name → value. If they do, all workers print a
+        individual: settings that may differ between workers, name → value. If they do, all workers print a
             notice. Those at RANDOM_NUMBERS, digests of random generators by name, should differ.
         overlap: whether this worker continues to train during an exchange: `done` of the handles
             never waits, and is True when the model has been received.
@@ -83,7 +83,7 @@ class Specification:
     compression: str = NONE
     tensors: list[int] = field(default_factory=list)
     staleness: float = math.inf
-    own: dict[str, Any] = field(default_factory=dict)
+    individual: dict[str, Any] = field(default_factory=dict)
     overlap: bool = False
     vectors: Mapping[str, str] = field(default_factory=dict)
     vector_options: Mapping[str, dict[str, Any]] = field(default_factory=dict)

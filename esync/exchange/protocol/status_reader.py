@@ -101,9 +101,9 @@ class StatusReader:
             if status.excluded != first.excluded and status.rounds_together == first.rounds_together
         ]
         self.aside = tuple(sorted({rank for status in statuses for rank in status.aside}))
-        own = {"wait": wait, "excluded": earliest.excluded, "aside": self.aside}
+        common = {"wait": wait, "excluded": earliest.excluded, "aside": self.aside}
         decided = {name: getattr(deciding, name) for name in _DECIDED}
-        return Result(**decided | own, transfer=transfer, used=bool(deciding.use))
+        return Result(**decided | common, transfer=transfer, used=bool(deciding.use))
 
     def includable(self) -> list[int]:
         """Return the ranks whose unawaited commits the next round can include.

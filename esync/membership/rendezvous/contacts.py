@@ -72,20 +72,20 @@ class Contacts:
         sender.connect(f"tcp://{node.host}:{node.port}")
         self._contacts[node.address] = Contact(node, sender, monitor)
 
-    def answered(self) -> list[Node]:
+    def responding(self) -> list[Node]:
         """Return the processes that have answered since the last call."""
-        answered = []
+        nodes = []
         for contact in list(self._contacts.values()):
             if contact.monitor is None:
                 continue
             if contact.monitor.poll(0):
                 recv_monitor_message(contact.monitor)
                 self._close_monitor(contact)
-                answered.append(contact.node)
+                nodes.append(contact.node)
             elif time.monotonic() - contact.since > config.START_TIMEOUT:
                 log.warning("nobody answers at %s:%d, where a process said it listens", *contact.node.address)
                 self.forget(contact.node)
-        return answered
+        return nodes
 
     def silent(self, seconds: float) -> list[Node]:
         """Return the processes that have not answered within `seconds`."""

@@ -75,7 +75,7 @@ class Node:
         """Host and port."""
         return self.host, self.port
 
-    def given(self, number: int, recovery: bool = False) -> "Node":
+    def with_number(self, number: int, recovery: bool = False) -> "Node":
         """Return the same process with this id."""
         return replace(self, id=number, recovery=recovery)
 

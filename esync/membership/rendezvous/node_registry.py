@@ -86,7 +86,7 @@ class NodeRegistry:
         places: Places = Places(),  # noqa: B008 - a tuple
     ) -> None:
         self._places = places
-        self._me = me.given(SCHEDULER_ID)
+        self._me = me.with_number(SCHEDULER_ID)
         self._expected = {SERVER: servers, WORKER: workers}
         self._notify, self._refuse = notify, RateLimitedLog(notify)
         self._arriving: list[Node] = []
@@ -338,7 +338,7 @@ class NodeRegistry:
         for node in same:
             rank = self._wanted.get(node.address)
             if rank in ranks:
-                self.clash = [member.given(worker_id(rank)) for member in (ranks[rank], node)]
+                self.clash = [member.with_number(worker_id(rank)) for member in (ranks[rank], node)]
                 return []
             if rank is not None:
                 ranks[rank] = node
@@ -346,8 +346,8 @@ class NodeRegistry:
         ranks |= {next(free): node for node in same if node not in ranks.values()}
         self.complete = True
         same = sorted((node for node in self._arriving if node.role == SERVER), key=lambda node: node.address)
-        self._nodes = {server_id(rank): node.given(server_id(rank)) for rank, node in enumerate(same)}
-        self._nodes |= {worker_id(rank): ranks[rank].given(worker_id(rank)) for rank in sorted(ranks)}
+        self._nodes = {server_id(rank): node.with_number(server_id(rank)) for rank, node in enumerate(same)}
+        self._nodes |= {worker_id(rank): ranks[rank].with_number(worker_id(rank)) for rank in sorted(ranks)}
         self._arriving = []
         everybody = Message(messages.ADD_NODE, (*self._nodes.values(), self._me))
         return [OutgoingMessage(node, everybody) for node in self._nodes.values()]
@@ -355,7 +355,7 @@ class NodeRegistry:
     def _replace(self, number: int, replacement: Node) -> list[OutgoingMessage]:
         """Assign the slot of a dead process to a replacement, and send its address to the others."""
         rank = (number - worker_id(0)) // 2 + self.slots
-        node = replacement.given(worker_id(rank), recovery=True)
+        node = replacement.with_number(worker_id(rank), recovery=True)
         self._waiting.remove(replacement)
         del self._nodes[number]
         self._nodes[node.id] = node

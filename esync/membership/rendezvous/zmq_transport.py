@@ -98,7 +98,7 @@ class ZMQTransport:
         while time.monotonic() < end:
             if self._receiver in dict(self._poller.poll(int(1000 * TICK))):
                 self._handle(self._receiver.recv_multipart())
-            for node in self._contacts.answered():
+            for node in self._contacts.responding():
                 self.present |= {node.address}
                 self._send(self._registry.handle(Message(messages.ADD_NODE, (node,))))
             if time.monotonic() - looked >= TICK:

@@ -57,7 +57,7 @@ def build_report(comparison: Comparison, created: str, events: RunEvents | None 
         warnings=_shortened([*_overruns(comparison.runs), *comparison.problems]),
         tiles=_tiles(only) if only else (),
         sections=sections,
-        made=f"Made by esync {__version__}, {created}. Times are in seconds, "
+        colophon=f"Made by esync {__version__}, {created}. Times are in seconds, "
         "traffic is counted at the workers' sockets.",
     )
 

@@ -174,7 +174,7 @@ class Report:
         warnings: what makes figures invalid or incomplete.
         tiles: the most important figures; empty for a comparison.
         sections: the rest.
-        made: when and by which version it was made.
+        colophon: when and by which version it was made.
     """
 
     title: str
@@ -183,7 +183,7 @@ class Report:
     warnings: Sequence[str]
     tiles: Sequence[Tile]
     sections: Sequence[Section]
-    made: str
+    colophon: str
 
 
 def as_json(value: Any) -> Any:

@@ -23,8 +23,10 @@ def parts_table(label: str, figures: RunFigures) -> Table | None:
     shown = [last * (index + 1) // count for index in range(count)]
     rows: list[list[str | Cell]] = []
     for name, values in figures.parts.items():
-        known = [value for value in values if value is not None]
-        rows.append([name, *(_cell(name, value) for value in [*(values[i] for i in shown), max(known, default=None)])])
+        numbers = [value for value in values if value is not None]
+        rows.append(
+            [name, *(_cell(name, value) for value in [*(values[i] for i in shown), max(numbers, default=None)])]
+        )
     return Table(
         [label, *(f"after {duration(figures.times[index])}" for index in shown), "highest"],
         rows,

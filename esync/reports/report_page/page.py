@@ -37,7 +37,7 @@ def report_html(report: Report) -> str:
         "tiles": _tiles(report.tiles),
         "verdict": "".join(f"<p>{escape(sentence)}</p>" for sentence in report.verdict),
         "sections": sections,
-        "made": escape(report.made),
+        "colophon": escape(report.colophon),
         "figures": _json([as_json(drawing) for drawing in drawn]),
         "script": _script(),
     }

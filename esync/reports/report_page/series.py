@@ -90,10 +90,10 @@ def thinned(series: Series, most: int = POINTS) -> tuple[Series, int]:
     """Return every n-th point, up to the last one, and the smallest n that keeps the points few enough."""
     step = max(1, -(-len(series.x) // most))
 
-    def kept(values: Sequence[float]) -> tuple[float, ...]:
+    def thinned(values: Sequence[float]) -> tuple[float, ...]:
         return tuple(values[::-1][::step][::-1])
 
-    return Series(kept(series.x), kept(series.y), kept(series.low), kept(series.high)), step
+    return Series(thinned(series.x), thinned(series.y), thinned(series.low), thinned(series.high)), step
 
 
 def mean_series(runs: Sequence[Series]) -> Series:

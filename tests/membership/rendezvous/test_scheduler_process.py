@@ -117,7 +117,7 @@ def test_scheduler_names_whom_it_waits_for_after_the_servers_left() -> None:
         with FakeNode(port, WORKER) as hangs:
             with FakeNode(port, SERVER) as server, FakeNode(port, WORKER) as other:
                 complete(server, hangs, other)
-                server.send(Message(messages.OVER, (server.node.given(8),), request=True).encode(timestamp=0))
+                server.send(Message(messages.OVER, (server.node.with_number(8),), request=True).encode(timestamp=0))
             wait_for_output(process, f" at 127.0.0.1:{hangs.port} to leave for ")
         assert process.wait(30) == 0, process.stderr.read()
 

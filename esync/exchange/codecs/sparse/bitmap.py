@@ -41,12 +41,12 @@ def popcount(typing_context: Any, word: Any) -> Any:
 @compiled
 def within(bits: np.ndarray, word: int, first: int, last: int) -> int:
     """Return a word of the bitmap without the bits outside of positions `first` to `last`."""
-    left, start = bits[word], word << 6
+    remaining, start = bits[word], word << 6
     if start < first:
-        left &= ~np.uint64(0) << np.uint64(first - start)
+        remaining &= ~np.uint64(0) << np.uint64(first - start)
     if last - start < 64:
-        left &= ~(~np.uint64(0) << np.uint64(last - start))
-    return left
+        remaining &= ~(~np.uint64(0) << np.uint64(last - start))
+    return remaining
 
 
 @compiled
@@ -85,11 +85,11 @@ def gather_marked(bits: np.ndarray, first: int, last: int, weights: np.ndarray, 
     # Unsigned throughout, so that numba does not check whether indices are negative.
     one, origin, count = np.uint64(1), np.uint64(first), np.uint64(0)
     for word in range(first >> 6, (last + 63) >> 6):
-        left = within(bits, word, first, last)
+        remaining = within(bits, word, first, last)
         start = (np.uint64(word) << np.uint64(6)) - origin
-        while left:
-            position = start + np.uint64(trailing_zeros(left))
-            left &= left - one
+        while remaining:
+            position = start + np.uint64(trailing_zeros(remaining))
+            remaining &= remaining - one
             prefetch(weights, position + np.uint64(AHEAD))
             values[count] = weights[position]
             count += one
@@ -101,10 +101,10 @@ def list_marked(bits: np.ndarray, indices: np.ndarray) -> int:
     """Write all marked positions, ascending, and clear the marks; return their number."""
     count = 0
     for word in range(bits.size):
-        left = bits[word]
+        remaining = bits[word]
         bits[word] = np.uint64(0)
-        while left != np.uint64(0):
-            indices[count] = (word << 6) + np.int64(trailing_zeros(left))
+        while remaining != np.uint64(0):
+            indices[count] = (word << 6) + np.int64(trailing_zeros(remaining))
             count += 1
-            left &= left - np.uint64(1)
+            remaining &= remaining - np.uint64(1)
     return count

@@ -71,9 +71,9 @@ class GradientDropping:
         gradient *= np.float32(learning_rate)
         self.residual += gradient
         indices = self._selection.of(self.residual)
-        whole = self.residual[indices]
-        values = as_sent(whole, self._kind)
-        self.residual[indices] = self._left(whole, values, momentum)
+        exact = self.residual[indices]
+        values = as_sent(exact, self._kind)
+        self.residual[indices] = self._left(exact, values, momentum)
         return indices, values
 
     def state(self) -> dict[str, Any]:
@@ -84,9 +84,9 @@ class GradientDropping:
         """See `Compressor`."""
         np.copyto(self.residual, state["rest"])
 
-    def _left(self, whole: np.ndarray, values: np.ndarray, momentum: float) -> np.ndarray:
+    def _left(self, exact: np.ndarray, values: np.ndarray, momentum: float) -> np.ndarray:
         """Return the residual of entries that are sent as `values`."""
-        return whole - values
+        return exact - values
 
 
 class SAMomentum(GradientDropping):
@@ -98,9 +98,9 @@ class SAMomentum(GradientDropping):
     values are sent, it is SGD with momentum (including η).
     """
 
-    def _left(self, whole: np.ndarray, values: np.ndarray, momentum: float) -> np.ndarray:
+    def _left(self, exact: np.ndarray, values: np.ndarray, momentum: float) -> np.ndarray:
         # Rounding errors are not multiplied, as if they had not been selected.
-        return np.float32(momentum) * values + (whole - values)
+        return np.float32(momentum) * values + (exact - values)
 
 
 class DeepGradientCompression:

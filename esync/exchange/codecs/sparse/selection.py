@@ -85,17 +85,17 @@ class Selection:
 
     def of(self, values: np.ndarray, ratio: float | None = None) -> np.ndarray:
         """Return the indices that are sent, ascending; a warm-up gives a `ratio` of its own."""
-        kept = []
+        indices = []
         for start, stop in pairwise(self.bounds):
             k = keep_count(int(stop - start), ratio or self.ratio, self._dense_below)
-            kept.append(top_k(values[start:stop], k) + start)
-        return np.concatenate(kept)
+            indices.append(top_k(values[start:stop], k) + start)
+        return np.concatenate(indices)
 
     def among(self, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Return which entries of a sparse vector are sent, as ascending numbers of entries."""
         edges = np.searchsorted(indices, self.bounds)
-        kept = []
+        selected = []
         for tensor, (first, last) in enumerate(pairwise(edges)):
             size = int(self.bounds[tensor + 1] - self.bounds[tensor])
-            kept.append(top_k(values[first:last], keep_count(size, self.ratio, self._dense_below)) + first)
-        return np.concatenate(kept)
+            selected.append(top_k(values[first:last], keep_count(size, self.ratio, self._dense_below)) + first)
+        return np.concatenate(selected)
