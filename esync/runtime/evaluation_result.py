@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 from .errors import EvaluationError, enumeration
@@ -62,7 +62,7 @@ def user_result(returned: object, metric: Metric, function: str) -> EvaluationRe
         function: its name, for messages.
 
     Raises:
-        EvaluationError: it is something else, or an accuracy that is not from 0 to 1.
+        EvaluationError: it is something else, or an accuracy or a recall that is not from 0 to 1.
     """
     parts: dict[str, float] = {}
     if isinstance(returned, Mapping):
@@ -90,12 +90,20 @@ def user_result(returned: object, metric: Metric, function: str) -> EvaluationRe
             f"{function} has returned {_shown(returned)}{_hint(returned)}"
         )
     if metric.is_accuracy and not metric.possible(value):
+        other = 'if it is something else, say so by esync.Run(…, metric=("loss", "min"))'
         raise EvaluationError(
             f"evaluate should return the accuracy, {metric.expected()}, but {function} has returned {value:g}: "
-            'if it is something else, say so by esync.Run(…, metric=("loss", "min"))'
+            f"{'a metric of MXNet has it without a sample' if math.isnan(value) else other}"
         )
     finite_parts = ((name, finite(part)) for name, part in parts.items())
-    return EvaluationResult(value, {name: significant(part) for name, part in finite_parts if part is not None})
+    rounded = {name: significant(part) for name, part in finite_parts if part is not None}
+    for name, recall in recalls(rounded).items():
+        if not 0 <= recall <= 1:
+            raise EvaluationError(
+                f"evaluate should return recalls, 0 to 1, but the {name!r} of {function} is {recall:g}: leave out "
+                "classes without samples, and give another name to what is no recall of a class"
+            )
+    return EvaluationResult(value, rounded)
 
 
 def _flat(mapping: Mapping[Any, Any], function: str, prefix: str = "") -> Iterator[tuple[str, float]]:
@@ -104,9 +112,11 @@ def _flat(mapping: Mapping[Any, Any], function: str, prefix: str = "") -> Iterat
         name = f"{prefix}{key}"
         # Classes are often numbers; anything else is likely to be no name.
         if not isinstance(key, str | Integral) or isinstance(key, bool) or not is_label(name):
+            whole = ": a whole number, as of a class, is int(…)" if isinstance(key, Real) else ""
             raise EvaluationError(
-                f"evaluate should name its numbers in one line of up to 60 printable characters, but {function} has "
-                f"returned {_shown(name if isinstance(key, str) else key)} as a name"
+                "evaluate should name its numbers by whole numbers, or by one line of up to 60 printable characters "
+                f"without spaces around it, but {function} has returned "
+                f"{_shown(name if isinstance(key, str) else key)} as a name{whole}"
             )
         if isinstance(value, Mapping):
             yield from _flat(value, function, f"{name}/")
@@ -132,7 +142,9 @@ def _shown(value: object) -> str:
 
 
 def _hint(returned: object) -> str:
-    """Return how to return what a metric of Gluon or Keras has returned, as the end of a message."""
+    """Return how to return what a metric of Gluon or Keras, or pandas, has returned, as the end of a message."""
+    if hasattr(returned, "to_dict"):
+        return f" (a {type(returned).__name__} is a mapping as to_dict())"
     match returned:
         case (str(), _):
             return " (of what a metric's get() returns, the value is the second: get()[1])"

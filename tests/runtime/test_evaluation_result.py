@@ -1,5 +1,7 @@
 """What evaluate may return: a number, or a mapping with one main number and named parts."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -31,6 +33,12 @@ REPORT = {
         ({"accuracy": 0.5, "recall/1": np.inf}, TEST_ACCURACY, EvaluationResult(0.5)),
         ({"loss": 2.0, "tokens": 10**400}, LOSS, EvaluationResult(2.0)),  # more than a float can hold
         ({"accuracy": 1, "recall": {np.int64(3): True}}, TEST_ACCURACY, EvaluationResult(1.0, {"recall/3": 1.0})),
+        # a mean in float32 may be above 1 by its rounding
+        (
+            {"accuracy": 1, "recall": {"cat": np.float32(1.0000001)}},
+            TEST_ACCURACY,
+            EvaluationResult(1.0, {"recall/cat": 1.0}),
+        ),
     ],
 )
 def test_numbers_and_mappings_are_evaluation_results(returned, metric, expected):
@@ -56,7 +64,16 @@ def test_numbers_and_mappings_are_evaluation_results(returned, metric, expected)
         ({"accuracy": np.ma.mean(np.ma.masked_all(3))}, "the 'accuracy' of test is masked"),
         ({"accuracy": 0.5, True: 1.0}, "has returned True as a name"),
         ({"accuracy": 50, "recall/1": 0.5}, "the accuracy, 0 to 1, but test has returned 50"),
-        ({"accuracy": np.nan}, "the accuracy, 0 to 1, but test has returned nan"),
+        # MXNet: Accuracy().get() of an empty test set
+        ({"accuracy": np.nan}, "the accuracy, 0 to 1, but test has returned nan: a metric of MXNet has it without a"),
+        # labels of MXNet are float32
+        ({"accuracy": 0.5, "recall": {np.float32(3): 0.5}}, r"has returned 3.0 as a name: .* is int\(…\)"),
+        ({"accuracy": 0.5, " <=50K": {"recall": 0.5}}, "without spaces around it, but test has returned ' <=50K' as"),
+        # torchmetrics and COCO: -1 of a class that has no objects
+        ({"accuracy": 0.5, "recall": {"cat": 0.5, "yak": -1.0}}, "the 'recall/yak' of test is -1: leave out classes"),
+        ({"accuracy": 0.5, "recall": {"cat": 81.5}}, "recalls, 0 to 1, but the 'recall/cat' of test is 81.5"),
+        # pandas: Series
+        (SimpleNamespace(to_dict=dict), r"\(a SimpleNamespace is a mapping as to_dict\(\)\)"),
         ({"accuracy": 0.5, "recall": dict.fromkeys(range(201), 1.0)}, "up to 200 parts .* but test has returned 201"),
     ],
 )
