@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import zlib
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any, Literal, Protocol, overload
 
 import numpy as np
@@ -54,7 +55,24 @@ class Shard(mx.gluon.data.Dataset):
             self._process = os.getpid()
             name = multiprocessing.current_process().name
             seed_generators(draw_seeds(), self._rank, zlib.crc32(name.encode()))
-        return self._dataset[int(self._indices[index])]
+        try:
+            number = int(self._indices[index])
+        except IndexError:
+            if not isinstance(index, Integral):
+                raise
+            raise IndexError(
+                f"sample {index} of esync.shard: this worker's part has {len(self)} samples; make samplers for the "
+                "part, not for the whole data set"
+            ) from None
+        try:
+            return self._dataset[number]
+        except KeyError as error:
+            if error.args != (number,):  # of the data set's own
+                raise
+            raise TypeError(
+                f"esync.shard takes a data set whose samples have the numbers 0 to {len(self._dataset) - 1}, but "
+                f"{type(self._dataset).__name__} has no {number}: give it a gluon.data.ArrayDataset of arrays"
+            ) from error
 
 
 @overload

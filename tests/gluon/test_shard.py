@@ -136,3 +136,27 @@ def test_shard_in_a_data_loader_with_processes_gives_all_samples(loader_workers)
 def test_shard_of_what_cannot_be_divided_is_refused(dataset, error, text, contiguous):
     with pytest.raises(error, match=text):
         esync.shard(dataset, Worker(0, 3), contiguous=contiguous)
+
+
+def test_sampler_of_the_whole_data_set_is_told_the_size_of_the_part():
+    part = esync.shard(list(range(40)), Worker(0, 2))
+    with pytest.raises(IndexError, match=r"sample 31 of .* this worker's part has 20 samples; make samplers"):
+        list(data.DataLoader(part, 4, sampler=[3, 19, 31]))
+
+
+def test_columns_by_name_are_refused_where_a_sample_is_read():
+    columns = {"x": np.zeros(4), "y": np.zeros(4)}
+    with pytest.raises(TypeError, match=r"have the numbers 0 to 1, but dict has no [01]: .*ArrayDataset"):
+        esync.shard(columns, Worker(0, 2))[0]
+
+
+def test_key_error_of_the_data_sets_own_is_passed_on():
+    class Labeled(data.Dataset):
+        def __len__(self) -> int:
+            return 4
+
+        def __getitem__(self, index: int) -> int:
+            return {"cat": 0}["dog"]
+
+    with pytest.raises(KeyError, match="dog"):
+        esync.shard(Labeled(), Worker(0, 2))[0]
