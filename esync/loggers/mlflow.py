@@ -50,6 +50,7 @@ class MLflowLogger(Logger):
         self._uri, self._experiment = uri, experiment
         self._client: Any = None
         self._run_id, self._metrics, self._sent = "", list[Any](), 0.0
+        self._names = dict[str, str]()  # of the metrics: tag → name in MLflow
 
     @classmethod
     def of(cls, reference: Mapping[str, str]) -> "MLflowLogger":
@@ -105,9 +106,21 @@ class MLflowLogger(Logger):
         from mlflow.entities import Metric
 
         at = int(1000 * wall_time)
-        self._metrics += [Metric(_name(tag), value, at, step) for tag, value in scalars.items() if value is not None]
+        self._metrics += [
+            Metric(self._metric_name(tag), value, at, step) for tag, value in scalars.items() if value is not None
+        ]
         if len(self._metrics) > MOST_METRICS - 50 or time.monotonic() - self._sent > config.LOGGER_EVERY:
             self.flush()
+
+    def _metric_name(self, tag: str) -> str:
+        """Return a name that MLflow takes, and that no other metric of the run has."""
+        if tag not in self._names:
+            name, number = _name(tag), 1
+            while name in self._names.values():
+                number += 1
+                name = f"{_name(tag)}_{number}"
+            self._names[tag] = name
+        return self._names[tag]
 
     def flush(self) -> None:
         """See `Logger.flush`."""
@@ -131,7 +144,7 @@ class MLflowLogger(Logger):
 
 def _name(text: str) -> str:
     """Return a name that MLflow takes, which refuses a whole batch because of another one."""
-    return re.sub(r"[^A-Za-z0-9_\-. :/]", "_", text)
+    return re.sub(r"[^\w\-. :/]", "_", text)
 
 
 def _flat(facts: Mapping[str, Any], before: str = "") -> list[tuple[str, str]]:

@@ -224,7 +224,7 @@ def test_simulation_is_not_logged_on_the_network(tmp_path: Path) -> None:
 
 
 def test_names_are_those_that_mlflow_takes():
-    assert _name("recall/café (x)") == "recall/caf_ _x_"
+    assert _name("recall/café (x)") == "recall/café _x_"
     assert _name("a-b.c d:e/f_1") == "a-b.c d:e/f_1"
 
 
@@ -237,6 +237,7 @@ class StandInMlflow:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.statuses = dict[str, str]()
         self.refusal: Exception | None = None
+        self.metrics = list[tuple[str, float, int]]()
         client = SimpleNamespace(
             get_experiment_by_name=lambda name: SimpleNamespace(experiment_id="0"),
             create_run=self.create_run,
@@ -246,7 +247,9 @@ class StandInMlflow:
         )
         modules = {
             "mlflow": SimpleNamespace(MlflowClient=lambda tracking_uri: client),
-            "mlflow.entities": SimpleNamespace(Param=lambda key, value: (key, value)),
+            "mlflow.entities": SimpleNamespace(
+                Param=lambda key, value: (key, value), Metric=lambda key, value, at, step: (key, value, step)
+            ),
             "mlflow.exceptions": SimpleNamespace(MlflowException=self.MlflowException),
             "requests": SimpleNamespace(RequestException=ConnectionError),
         }
@@ -257,8 +260,11 @@ class StandInMlflow:
         self.statuses[f"new-{len(self.statuses)}"] = "RUNNING"
         return SimpleNamespace(info=SimpleNamespace(run_id=list(self.statuses)[-1]))
 
-    def log_batch(self, number: str, params: Sequence[tuple[str, str]]) -> None:
+    def log_batch(
+        self, number: str, params: Sequence[tuple[str, str]] = (), metrics: Sequence[tuple[str, float, int]] = ()
+    ) -> None:
         self.parameters = params
+        self.metrics += metrics
         if self.refusal is not None:
             raise self.refusal
 
@@ -288,5 +294,18 @@ def test_resumed_run_that_mlflow_does_not_know_begins_there(monkeypatch: pytest.
 
 def test_facts_whose_names_mlflow_cannot_tell_apart_are_logged_once(monkeypatch: pytest.MonkeyPatch) -> None:
     package = StandInMlflow(monkeypatch)
-    MLflowLogger("http://x").begin(LoggedRun("lenet/esync", "lenet/esync", {"grün": 1, "grån": 2, "mode": "esync"}))
-    assert [name for name, _ in package.parameters] == ["gr_n", "mode"]
+    MLflowLogger("http://x").begin(LoggedRun("lenet/esync", "lenet/esync", {"a+b": 1, "a*b": 2, "mode": "esync"}))
+    assert [name for name, _ in package.parameters] == ["a_b", "mode"]
+
+
+def test_classes_whose_names_mlflow_cannot_tell_apart_keep_curves_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    package = StandInMlflow(monkeypatch)
+    logger = MLflowLogger("http://x")
+    logger.begin(RUN)
+    logger.write(1, 1.0, {"recall/C++": 0.25, "recall/C##": 0.5, "recall/猫": 0.75, "recall/犬": 1.0})
+    logger.write(2, 2.0, {"recall/C##": 0.625})
+    logger.flush()
+    assert package.metrics == [
+        *[("recall/C__", 0.25, 1), ("recall/C___2", 0.5, 1), ("recall/猫", 0.75, 1), ("recall/犬", 1.0, 1)],
+        ("recall/C___2", 0.625, 2),
+    ]
