@@ -90,10 +90,11 @@ def user_result(returned: object, metric: Metric, function: str) -> EvaluationRe
             f"{function} has returned {_shown(returned)}{_hint(returned)}"
         )
     if metric.is_accuracy and not metric.possible(value):
-        other = 'if it is something else, say so by esync.Run(…, metric=("loss", "min"))'
+        remedy = 'if it is something else, say so by esync.Run(…, metric=("loss", "min"))'
+        if math.isnan(value):
+            remedy = "MXNet's metrics return it where they have counted no sample"
         raise EvaluationError(
-            f"evaluate should return the accuracy, {metric.expected()}, but {function} has returned {value:g}: "
-            f"{'a metric of MXNet has it without a sample' if math.isnan(value) else other}"
+            f"evaluate should return the accuracy, {metric.expected()}, but {function} has returned {value:g}: {remedy}"
         )
     finite_parts = ((name, finite(part)) for name, part in parts.items())
     rounded = {name: significant(part) for name, part in finite_parts if part is not None}
@@ -112,11 +113,11 @@ def _flat(mapping: Mapping[Any, Any], function: str, prefix: str = "") -> Iterat
         name = f"{prefix}{key}"
         # Classes are often numbers; anything else is likely to be no name.
         if not isinstance(key, str | Integral) or isinstance(key, bool) or not is_label(name):
-            whole = ": a whole number, as of a class, is int(…)" if isinstance(key, Real) else ""
+            remedy = ": convert the number of a class by int(…)" if isinstance(key, Real) else ""
             raise EvaluationError(
                 "evaluate should name its numbers by whole numbers, or by one line of up to 60 printable characters "
                 f"without spaces around it, but {function} has returned "
-                f"{_shown(name if isinstance(key, str) else key)} as a name{whole}"
+                f"{_shown(name if isinstance(key, str) else key)} as a name{remedy}"
             )
         if isinstance(value, Mapping):
             yield from _flat(value, function, f"{name}/")

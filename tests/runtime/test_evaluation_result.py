@@ -65,9 +65,9 @@ def test_numbers_and_mappings_are_evaluation_results(returned, metric, expected)
         ({"accuracy": 0.5, True: 1.0}, "has returned True as a name"),
         ({"accuracy": 50, "recall/1": 0.5}, "the accuracy, 0 to 1, but test has returned 50"),
         # MXNet: Accuracy().get() of an empty test set
-        ({"accuracy": np.nan}, "the accuracy, 0 to 1, but test has returned nan: a metric of MXNet has it without a"),
+        ({"accuracy": np.nan}, "the accuracy, 0 to 1, but test has returned nan: MXNet.s metrics return it where"),
         # labels of MXNet are float32
-        ({"accuracy": 0.5, "recall": {np.float32(3): 0.5}}, r"has returned 3.0 as a name: .* is int\(…\)"),
+        ({"accuracy": 0.5, "recall": {np.float32(3): 0.5}}, r"has returned 3.0 as a name: .* by int\(…\)"),
         ({"accuracy": 0.5, " <=50K": {"recall": 0.5}}, "without spaces around it, but test has returned ' <=50K' as"),
         # torchmetrics and COCO: -1 of a class that has no objects
         ({"accuracy": 0.5, "recall": {"cat": 0.5, "yak": -1.0}}, "the 'recall/yak' of test is -1: leave out classes"),
