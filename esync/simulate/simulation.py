@@ -286,14 +286,15 @@ class Simulation:
     def _round_callbacks(self, sums: WorkerMetrics, trainer: Any) -> RoundCallbacks | None:
         """Return the callbacks that write this slot's logs and, on rank 0, evaluate; None for neither."""
         worker, options = sums.worker, self.options
+        evaluates = worker.rank == 0 and self.numerics.evaluates and not options.no_evaluation
+        if evaluates and options.weight_average != "none":  # that of a replacement begins anew
+            trainer.replica.average = average_of(trainer.algorithm)
         if worker.rank in self._callbacks:
             return self._callbacks[worker.rank]
         evaluations = None
-        if worker.rank == 0 and self.numerics.evaluates and not options.no_evaluation:
+        if evaluates:
             evaluator = SimulatedEvaluator(self.engine, self.cluster.evaluation_time, self._evaluate)
             evaluations = PeriodicEvaluation(evaluator, options.eval_duration, options.target_accuracy)
-            if options.weight_average != "none":
-                trainer.replica.average = average_of(trainer.algorithm)
         if self.log_dir is None and evaluations is None:
             return None
         logs, loggers = None, []

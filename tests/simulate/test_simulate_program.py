@@ -281,6 +281,19 @@ def test_simulated_average_is_that_of_the_rounds(described):
     assert final(2, "polynomial") == pytest.approx(0.1 * first + 0.9 * second, abs=1e-6)  # η = 8: weights 1 and 9
 
 
+def test_simulated_average_begins_anew_in_a_replacement(described):
+    description = DESCRIPTION.replace("jitter: 0.1", "crashes: [{at: 2.2, restart_after: 0.1}]")
+    described.write_text(description.replace("speed: [[2, 0.5]]", "speed: [[2, 1]]"))
+    data = [f"--data-dir={find_data_dir(None, 'fashion-mnist')}", "--no-logs", "--test-images=100", "-n=mlp"]
+
+    def final(average: str) -> np.ndarray:
+        path = described.parent / "final.params"
+        run(described, *data, "--mode=sync", "--rounds=8", f"--weight-average={average}", f"--final-model={path}")
+        return np.concatenate([value.asnumpy().ravel() for value in mx.nd.load(str(path)).values()])
+
+    assert not np.array_equal(final("none"), final("polynomial"))
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
