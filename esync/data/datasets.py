@@ -41,12 +41,16 @@ class Dataset:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Name of each class; its number where it has none, or none that is unique and fits into tables."""
+        """Name of each class; its number where it has none, or none that is unique and fits into tables.
+
+        All are numbers where one of these would be the name of another class.
+        """
         names = [*self.class_names, *("" for _ in range(self.classes - len(self.class_names)))]
-        return tuple(
+        labels = [
             name if len(name) <= 50 and is_label(name) and names.count(name) == 1 else str(label)
             for label, name in enumerate(names)
-        )
+        ]
+        return tuple(labels if len({*labels}) == len(labels) else map(str, range(self.classes)))
 
     @property
     def shape(self) -> tuple[int, ...]:

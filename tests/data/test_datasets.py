@@ -7,6 +7,7 @@ from tiny_dataset import CONTENTS, idx_bytes
 
 from esync import config
 from esync.data import DataError, find_data_dir, load
+from esync.data.datasets import Dataset
 from esync.data.fetch import faults
 from esync.data.registry import FASHION_MNIST
 
@@ -20,6 +21,20 @@ def test_load_fashion_mnist_returns_four_arrays(tmp_path):
     assert data.train_images.tobytes() == CONTENTS["train-images-idx3-ubyte.gz"][16:]
     np.testing.assert_array_equal(data.train_labels, np.arange(40) % 10)
     np.testing.assert_array_equal(data.test_labels, np.arange(20) % 10)
+
+
+@pytest.mark.parametrize(
+    ("names", "labels"),
+    [
+        (("cat", "dog"), ("cat", "dog", "2")),
+        (("10", "7", "x" * 51), ("10", "7", "2")),
+        (("x" * 51, "0", "cat"), ("0", "1", "2")),  # "0" is the number of the first, too
+        (("2", "cat", "cat"), ("0", "1", "2")),
+    ],
+)
+def test_labels_of_classes_are_different(names, labels):
+    nothing = np.empty(0)
+    assert Dataset("pets", 3, nothing, nothing, nothing, nothing, names).labels == labels
 
 
 @pytest.mark.parametrize(
