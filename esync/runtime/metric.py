@@ -20,7 +20,7 @@ EVALUATION_TIME = "evaluation_time"
 LARGEST = 1e100
 #: Names of a round's other values in its log file.
 TAKEN = (
-    "num_iters", "time", "num_samples", "iteration_times", "step_time_overrun", "total_time", EVALUATION_TIME,
+    "num_iters", "round", "time", "num_samples", "iteration_times", "step_time_overrun", "total_time", EVALUATION_TIME,
     "bytes_sent", "bytes_received", "wait", "transfer", "logged", PARTS,
 )  # fmt: skip
 

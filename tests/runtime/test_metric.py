@@ -56,6 +56,7 @@ def test_metric_label_and_title_name_the_test_accuracy():
         (7, "max", "expected a name"),
         ("loss", "low", 'expected "max" if high values are good'),
         ("wait", "min", "another value of that name"),
+        ("round", "max", "another value of that name"),
         ("accuracy", "min", "accuracy is a share that should be high"),
     ],
 )
