@@ -112,7 +112,7 @@ def _flat(mapping: Mapping[Any, Any], function: str, prefix: str = "") -> Iterat
     for key, value in mapping.items():
         name = f"{prefix}{key}"
         # Classes are often numbers; anything else is likely to be no name.
-        if not isinstance(key, str | Integral) or isinstance(key, bool) or not is_label(name):
+        if not isinstance(key, str | Integral) or isinstance(key, bool) or not (is_label(name) and is_label(str(key))):
             remedy = ": convert the number of a class by int(…)" if isinstance(key, Real) else ""
             raise EvaluationError(
                 "evaluate should name its numbers by whole numbers, or by one line of up to 60 printable characters "

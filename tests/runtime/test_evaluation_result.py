@@ -59,6 +59,7 @@ def test_numbers_and_mappings_are_evaluation_results(returned, metric, expected)
         ({"accuracy": 0.5, "f1": None}, "the 'f1' of test is None$"),
         ({"accuracy": 0.5, ("a", 1): 2.0}, r"returned \('a', 1\) as a name"),
         ({"accuracy": 0.5, "two\nlines": 2.0}, r"returned 'two\\nlines' as a name"),
+        ({"accuracy": 0.5, "recall": {"": 2.0}}, "returned 'recall/' as a name"),
         ({"accuracy": 0.5, "a": {"b": 1.0}, "a/b": 1.0}, "named 'a/b' twice"),
         (np.ma.masked, "has returned masked"),
         ({"accuracy": np.ma.mean(np.ma.masked_all(3))}, "the 'accuracy' of test is masked"),
