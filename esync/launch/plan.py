@@ -62,7 +62,7 @@ def plan(
         DescriptionError: the description and the flags do not make a job; the message says why.
     """
     own_program, settings, left_out = _program_and_settings(description, typed, program)
-    options = _understood(settings, typed, () if own_program else description.workers)
+    options = _understood(settings, typed, own_program, description.workers)
     remarks, processes, cluster = [], list[ProcessSpec](), {}
     if left_out:
         remarks.append(f"left to the program, of the description's train: {', '.join(left_out)}")
@@ -176,10 +176,10 @@ def plan_measurement(
         DescriptionError: the description does not make a job; the message says why.
     """
     own_program, chosen, _ = _program_and_settings(description, {}, program)
-    _understood(chosen, {})  # flags with which the job would not train are refused, not measured
+    _understood(chosen, {}, own_program)  # flags with which the job would not train are refused, not measured
     applicable = {name: value for name, value in chosen.items() if name not in NOT_ALONE}
     settings = flags.merge(applicable, {"mode": "local", "no_evaluation": True, "no_export": True, "quiet": True})
-    options = _understood(settings, {})
+    options = _understood(settings, {}, own_program)
     folder = Path(options.log_dir)
     resources = JobResources(hosts, local, remote or {}, [worker.host for worker in description.workers])
     job = WorkerJob({}, replace(common_environment(options, folder), measure=True), own_program, settings)
@@ -205,12 +205,20 @@ def _program_and_settings(
 
 
 def _understood(
-    settings: flags.Settings, typed: Mapping[str, Any], workers: Sequence[WorkerEntry] = ()
+    settings: flags.Settings,
+    typed: Mapping[str, Any],
+    program: UserProgram | None,
+    workers: Sequence[WorkerEntry] = (),
 ) -> argparse.Namespace:
-    """Return the options that a worker reads from settings and from the stragglers of the description."""
+    """Return the options that a worker reads from settings and from the stragglers of the description.
+
+    With a user's program, only the settings are read; how long it trains is up to the program, so that
+    any number of epochs stands for it where an option of the mode needs one.
+    """
+    workers, length = ((), {"epochs": 1.0}) if program else (workers, {})
     events = [event for worker in workers for event in worker.straggler_events]
     try:
-        options = flags.understood({**settings, "straggle": events})
+        options = flags.understood({**length, **settings, "straggle": events})
         if workers:
             flags.check_workers(options, len(workers))
         return options

@@ -140,6 +140,9 @@ def test_user_program_has_the_options_of_its_mode():
     assert (worker.algorithm, worker.algorithm_options) == ("esync", {"compression": "2bit"})
     assert worker.weight_average == "polynomial"
     assert environments(make(cluster(0.1, 0.2, mode="esync"), overlap=True))[0].algorithm_options == {"overlap": True}
+    for mode in ("esync", "sync-switch"):  # it says itself how many samples there are
+        (worker, _) = environments(make(cluster(0.1, 0.2), mode=mode, lr_decay="0.5:0.1"))
+        assert worker.algorithm_options == {"lr_decay": "0.5:0.1"}
     with pytest.raises(DescriptionError, match="--compression: an option of a mode needs the mode beside it"):
         make(cluster(0.1, 0.2), compression="2bit")
     with pytest.raises(DescriptionError, match="--staleness"):
