@@ -54,7 +54,7 @@ class GradientNumerics:
         self.dataset = load(options.dataset, options.data_dir)
         self.samples, self.data_digest = len(self.dataset.train_labels), self.dataset.digest
         self._dealt = partition(options.partition, self.dataset.train_labels, workers, options.seed)
-        self._unrecognized_classes = UnrecognizedClasses(lambda: len(self.dataset.train_labels))
+        self._unrecognized_classes = UnrecognizedClasses()
         self._hold(self._dealt.shares)
         self._context = mx.cpu() if options.cpu or not mx.context.num_gpus() else mx.gpu(options.gpu or 0)
         self._nets: dict[int, Any] = {}

@@ -42,7 +42,7 @@ class UnrecognizedClasses(Callback):
         self._warned: set[str] = set()
 
     def hold(self, names: Sequence[str], labels: np.ndarray, shares: Sequence[np.ndarray]) -> None:
-        """Note which workers hold which classes.
+        """Note which workers hold which classes, and the number of training samples.
 
         Args:
             names: names of the classes.
@@ -50,7 +50,7 @@ class UnrecognizedClasses(Callback):
             shares: indices of each worker's training samples.
         """
         held = [set(np.unique(labels[share]).tolist()) for share in shares]
-        self.workers = len(shares)
+        self.samples, self.workers = lambda: len(labels), len(shares)
         self.holders = {
             name: [rank for rank, classes in enumerate(held) if label in classes] for label, name in enumerate(names)
         }

@@ -37,7 +37,7 @@ def evaluations(count: int, samples: int, **recalls: float):
     ],
 )
 def test_class_without_recall_is_warned_of_once(caplog, happened, warned):
-    callback = UnrecognizedClasses(lambda: len(LABELS))
+    callback = UnrecognizedClasses()
     callback.hold("abcd", LABELS, SHARES)
     for evaluated in happened:
         callback.accuracy(evaluated)
