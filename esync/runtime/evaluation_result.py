@@ -90,7 +90,7 @@ def user_result(returned: object, metric: Metric, function: str) -> EvaluationRe
             f"{function} has returned {_shown(returned)}{_hint(returned)}"
         )
     if metric.is_accuracy and not metric.possible(value):
-        remedy = 'if it is something else, say so by esync.Run(…, metric=("loss", "min"))'
+        remedy = 'divide a percentage by 100; if it is something else, say so by esync.Run(…, metric=("loss", "min"))'
         if math.isnan(value):
             remedy = "MXNet's metrics return it where they have counted no sample"
         raise EvaluationError(
@@ -101,8 +101,9 @@ def user_result(returned: object, metric: Metric, function: str) -> EvaluationRe
     for name, recall in recalls(rounded).items():
         if not 0 <= recall <= 1:
             raise EvaluationError(
-                f"evaluate should return recalls, 0 to 1, but the {name!r} of {function} is {recall:g}: leave out "
-                "classes without samples, and give another name to what is no recall of a class"
+                f"evaluate should return recalls, 0 to 1, but the {name!r} of {function} is {recall:g}: divide "
+                "percentages by 100, leave out classes without samples, and give another name to what is no recall of "
+                "a class"
             )
     return EvaluationResult(value, rounded)
 

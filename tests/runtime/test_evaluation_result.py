@@ -64,15 +64,21 @@ def test_numbers_and_mappings_are_evaluation_results(returned, metric, expected)
         (np.ma.masked, "has returned masked"),
         ({"accuracy": np.ma.mean(np.ma.masked_all(3))}, "the 'accuracy' of test is masked"),
         ({"accuracy": 0.5, True: 1.0}, "has returned True as a name"),
-        ({"accuracy": 50, "recall/1": 0.5}, "the accuracy, 0 to 1, but test has returned 50"),
+        ({"accuracy": 50, "recall/1": 0.5}, "the accuracy, 0 to 1, but test has returned 50: divide a percentage"),
         # MXNet: Accuracy().get() of an empty test set
         ({"accuracy": np.nan}, "the accuracy, 0 to 1, but test has returned nan: MXNet.s metrics return it where"),
         # labels of MXNet are float32
         ({"accuracy": 0.5, "recall": {np.float32(3): 0.5}}, r"has returned 3.0 as a name: .* by int\(…\)"),
         ({"accuracy": 0.5, " <=50K": {"recall": 0.5}}, "without spaces around it, but test has returned ' <=50K' as"),
         # torchmetrics and COCO: -1 of a class that has no objects
-        ({"accuracy": 0.5, "recall": {"cat": 0.5, "yak": -1.0}}, "the 'recall/yak' of test is -1: leave out classes"),
-        ({"accuracy": 0.5, "recall": {"cat": 81.5}}, "recalls, 0 to 1, but the 'recall/cat' of test is 81.5"),
+        (
+            {"accuracy": 0.5, "recall": {"cat": 0.5, "yak": -1.0}},
+            "the 'recall/yak' of test is -1: .* leave out classes",
+        ),
+        (
+            {"accuracy": 0.5, "recall": {"cat": 81.5}},
+            "recalls, 0 to 1, but the 'recall/cat' of test is 81.5: divide percentages",
+        ),
         # pandas: Series
         (SimpleNamespace(to_dict=dict), r"\(a SimpleNamespace is a mapping as to_dict\(\)\)"),
         ({"accuracy": 0.5, "recall": dict.fromkeys(range(201), 1.0)}, "up to 200 parts .* but test has returned 201"),
