@@ -68,6 +68,8 @@ def plan(
         remarks.append(f"left to the program, of the description's train: {', '.join(left_out)}")
     if not own_program and (remark := flags.rate_remark(description.train, options)):
         remarks.append(remark)
+    if (name := description.train.get("preset")) and "preset" not in settings:
+        remarks.append(f"mode {options.mode} leaves out the description's preset {name} with all of its flags")
     preset = presets.settings_of(settings.get("preset")) if own_program else {}
     if unused := [name for name in preset if not user_program.applies(name, settings)]:
         group = " (a network with batch norm needs group norm in its place)" if "normalization" in unused else ""

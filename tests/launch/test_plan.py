@@ -243,6 +243,7 @@ def test_plan_with_a_preset_of_the_description_and_another_mode_leaves_its_flags
     job = make(launching.description([0.1] * 2, preset="fast", learning_rate=0.1, rounds=2), **typed)
     options = options_of(job.workers[0])  # which refuses flags that make no sense in its mode
     assert (options.mode, options.preset) == (typed["mode"], None)
+    assert f"mode {typed['mode']} leaves out the description's preset fast with all of its flags" in job.remarks
 
 
 @pytest.mark.parametrize(
