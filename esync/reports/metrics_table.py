@@ -33,6 +33,7 @@ class DeviceFigures:
     wait_mean: float | None
     wait_max: float | None
     step_time: float | None
+    whole_batch: int | None  # samples that take the step time, where batches follow the speeds; None if all do
     overrun_share: float | None  # share of overrun iterations; None if they are not padded
     speed: float | None = None
     unit: Literal["round", "exchange"] = "round"  # what `rounds` counts; asynchronous: exchanges of the device
@@ -166,6 +167,7 @@ class RunFigures:
         worst = [
             f"{device.name} {_percent(device.overrun_share or 0.0)}"
             f"{f' of {device.step_time:g} s' if device.step_time else ''}"
+            f"{f' for {device.whole_batch} samples' if device.step_time and device.whole_batch else ''}"
             for device in sorted(devices, key=lambda device: -(device.overrun_share or 0.0))
         ]
         return (
@@ -305,6 +307,7 @@ def _device_figures(host: str, name: str, device: DeviceSummary) -> DeviceFigure
         wait_mean=fmean(waits) if waits else None,
         wait_max=max(waits, default=None),
         step_time=device.run.step_time if device.run else None,
+        whole_batch=device.run.whole_batch if device.run else None,
         overrun_share=metrics.share(device.overruns, device.iterations) if _padded(device) else None,
         speed=_speed(device),
         unit=device.unit,

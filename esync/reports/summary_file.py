@@ -94,6 +94,13 @@ class RunInfo(BaseModel):
     algorithm: AlgorithmInfo | None = None
     tier: int | None = None  # mode tiered: the device need not take part in every round
 
+    @property
+    def whole_batch(self) -> int | None:
+        """Samples of an iteration of `step_time` seconds; None where batches do not follow the devices' speeds."""
+        options = (self.model_extra or {}).get("options")
+        by_speed = isinstance(options, dict) and options.get("batch_by_speed")
+        return self.batch_size if by_speed else None
+
 
 class DeviceSummary(BaseModel):
     """All rounds of one device, as columns."""

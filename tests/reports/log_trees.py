@@ -105,12 +105,13 @@ def write_run(
     published: bool = False,
     evaluate_every: int = 1,
     algorithm: Any = None,
+    options: dict[str, Any] | None = None,
 ) -> None:
     """Write a whole run of a mode; the first device evaluates.
 
     `devices` maps "host/device" to the seconds of an iteration.
 
-    `algorithm` is what run.json says about the algorithm, if anything.
+    `algorithm` and `options` are what run.json says about these, if anything.
     """
     mode = mode_folder.name.removesuffix("-niid")
     slowest = max(devices.values())
@@ -152,4 +153,6 @@ def write_run(
             }
             if algorithm is not None:
                 facts["algorithm"] = algorithm
+            if options is not None:
+                facts["options"] = options
             (folder / "run.json").write_text(json.dumps(facts))

@@ -284,6 +284,14 @@ def test_report_of_logs_names_invalid_runs_and_missing_rounds(tmp_path):
     assert "1 missing" in parsed.text
 
 
+def test_overruns_of_batches_by_speed_name_the_batch_that_takes_the_step_time(tmp_path):
+    mode = tmp_path / "lenet" / "esync"
+    write_run(mode, {"one/cpu": 3.0}, 60, overruns=5, options={"batch_by_speed": True})
+    comparison = compare([mode])
+    assert " % of 3 s for 64 samples)" in comparison.sections[0].groups[0].runs[0].figures.overruns
+    assert "emulates 3.00 s for 64 samples" in page_of(comparison).text
+
+
 def test_timeline_after_a_missing_round_does_not_stretch_the_next_one(tmp_path):
     mode = tmp_path / "lenet" / "esync"
     for number in (1, 2, 5):

@@ -239,7 +239,7 @@ def _devices(group: Group, several: bool) -> Table:
         samples = fmean(sum(device.num_samples_list) for device in devices)
         shares = _mean_shares(devices)
         host, _, device_name = name.rpartition("/")
-        step = devices[0].run.step_time if devices[0].run else None
+        step, whole = (devices[0].run.step_time, devices[0].run.whole_batch) if devices[0].run else (None, None)
         waits = [wait for device in devices for wait in device.wait_list if wait is not None]
         hidden = fmean(use.hidden for use in uses)
         figures = overruns.get(name)
@@ -256,7 +256,7 @@ def _devices(group: Group, several: bool) -> Table:
                 Cell(device_name, host),
                 Cell(
                     _step(compute / iterations) if iterations and compute else NOT_KNOWN,
-                    f"emulates {_step(step)}" if step else "",
+                    f"emulates {_step(step)}{f' for {whole} samples' if whole else ''}" if step else "",
                 ),
                 Cell(f"{samples / compute:,.1f}" if compute else NOT_KNOWN, "while it computes" if compute else ""),
                 Cell(f"{fmean(device.rounds for device in devices):,.0f}", f"{missing} missing" if missing else ""),
