@@ -164,7 +164,7 @@ def _check(group: Group, problems: list[str]) -> None:
             problems.append(f"{run.folder}: {reason}{counted}")
         if run.finished is False:
             problems.append(f"{run.folder}: the run has not come to its end, or is still under way")
-    stems = sorted({run_names.without_seed(run.name) for run in group.runs} - {""})
+    stems = sorted({run_names.without_seed(run.name) or "no name" for run in group.runs})
     if len(stems) > 1:
         problems.append(
             f"{group.label}: runs of different names are one group, because their options are the same: "

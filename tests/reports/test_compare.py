@@ -81,6 +81,11 @@ def test_labels_keep_runs_of_equal_options_apart(logged, tmp_path: Path) -> None
     (together,) = compare(tmp_path).sections
     assert [group.label for group in together.groups] == ["ESync"]
     assert "runs of different names are one group" in str(compare(tmp_path).problems)
+    logged("esync", 2)
+    pair = compare([tmp_path / "lenet" / "esync", tmp_path / "lenet" / "esync@before-seed0"])
+    assert "runs of different names are one group, because their options are the same: before, no name" in str(
+        pair.problems
+    )
     base = tmp_path / "lenet"
     (apart,) = compare([f"old={base}/esync@before*", f"new={base}/esync@after*"]).sections
     assert [(group.label, len(group.runs)) for group in apart.groups] == [("old", 2), ("new", 1)]
