@@ -150,7 +150,8 @@ def _check_labels(where: str, labels: np.ndarray, classes: int, names: Sequence[
         raise DataError(
             where,
             f"no training sample has the label {labels_missing}",
-            expected=f"each of the labels 0 to {classes - 1} to occur in the training set",
+            expected=f"each of the labels 0 to {classes - 1} to occur in the training set, which every worker reads "
+            "whole",
         )
 
 

@@ -102,7 +102,11 @@ def test_npz_without_test_set_sets_every_tenth_sample_of_a_class_aside(tmp_path)
         ({"y_train": Y / 1}, "training: labels of type float64 and shape (30,); expected whole numbers"),
         ({"y_train": np.eye(3, dtype=int)[Y]}, "training: labels of type int64 and shape (30, 3); expected"),
         ({"y_train": Y - 1}, "training: label -1; expected 0, 1, …"),
-        ({"y_train": Y + 1}, "no training sample has the label 0; expected each of the labels 0 to 3"),
+        (
+            {"y_train": Y + 1},
+            "no training sample has the label 0; expected each of the labels 0 to 3 to occur in the training set, "
+            "which every worker reads whole",
+        ),
         ({"y_test": Y[:6] + 1}, "no training sample has the label 3"),
         ({"y_train": Y * 0, "y_test": Y[:6] * 0}, "one class only; expected two or more"),
         ({"y_train": np.where(Y + np.arange(30) == 0, 0, 1), "x_test": None, "y_test": None}, "label 0 has one sample"),
