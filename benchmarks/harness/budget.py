@@ -43,15 +43,15 @@ def within(planned: Mapping[str, float], spent: Mapping[str, float], hours: floa
 
 
 def listed(planned: Mapping[str, float], spent: Mapping[str, float], hours: float | None) -> str:
-    """Return the runs as text: whether they are done, and core-seconds planned and spent."""
+    """Return the runs as text: whether they are done, and seconds of one core planned and spent."""
     kept = within(planned, spent, hours)
     among_kept = set(kept)
     width = max(map(len, planned), default=0)
     lines = []
     for name, seconds in planned.items():
         state = "done" if name in spent else "–" if name in among_kept else "over budget"
-        cost = f"{spent[name]:.0f}" if name in spent else "–"
-        lines.append(f"{state:11} {name:{width}} planned {seconds:7.0f}   spent {cost:>7}")
+        cost = f"{spent[name]:.0f} s" if name in spent else "–"
+        lines.append(f"{state:11} {name:{width}} planned {seconds:7.0f} s   spent {cost:>7}")
     plan = sum(planned[name] for name in kept) / 3600
     paid = sum(spent.get(name, 0.0) for name in kept) / 3600
     return "\n".join([*lines, f"core-hours: planned {plan:.1f}, spent {paid:.1f}"])

@@ -111,7 +111,7 @@ def test_reproduction_lists_costs_and_leaves_out_the_end_that_is_over_the_budget
     assert reproduce.main([*words, "--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[:5]] == ["done", "–", "done", "over", "over"]
-    assert [line.split()[-1] for line in lines[:4]] == ["3000", "–", "600", "–"]
+    assert [line.rpartition("spent")[2].strip() for line in lines[:4]] == ["3000 s", "–", "600 s", "–"]
     assert lines[-1] == "core-hours: planned 1.5, spent 1.0"
     assert not names
     assert reproduce.main(words) == 0
