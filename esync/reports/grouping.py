@@ -163,7 +163,7 @@ def _check(group: Group, problems: list[str]) -> None:
             counted = "" if run in group.counted else ", and not in the means of its group"
             problems.append(f"{run.folder}: {reason}{counted}")
         if run.finished is False:
-            problems.append(f"{run.folder}: the run has not come to its end, or is still under way")
+            problems.append(f"{run.folder}: the run has not come to its end on every device, or is still under way")
     stems = sorted({run_names.without_seed(run.name) or "no name" for run in group.runs})
     if len(stems) > 1:
         problems.append(

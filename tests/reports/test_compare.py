@@ -210,7 +210,7 @@ def test_unfinished_runs_and_different_versions_are_said(logged, tmp_path: Path)
     logged("esync@a-seed0", 0, facts={"finished": False})
     logged("esync@a-seed1", 1, facts={"version": "2"})
     problems = str(compare(tmp_path).problems)
-    assert "esync@a-seed0: the run has not come to its end" in problems
+    assert "esync@a-seed0: the run has not come to its end on every device" in problems
     assert "ESync, a: runs of different versions of esync: 1, 2" in problems
 
 
