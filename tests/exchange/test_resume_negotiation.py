@@ -43,6 +43,7 @@ def test_resume_chooses_the_round_to_go_on_from(offers: list[Offers], round_: in
         ([held(), held((20, JOB, True))], "worker 0 has none; worker 1 has those of round 20"),
         ([Offers(), held()], "worker 1 was started with --resume and worker 0 without it"),
         ([held(), Offers(True, problem="no such folder")], "worker 1: no such folder"),
+        ([Offers(True, problem="no such folder")] * 7, "^worker 0, 1, 2, 3, 4 and 2 more: no such folder$"),
     ],
 )
 def test_resume_that_is_impossible_is_refused_by_name(offers: list[Offers], message: str) -> None:

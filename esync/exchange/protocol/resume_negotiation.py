@@ -16,6 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...runtime.errors import enumeration
+
 #: Number of parts remembered for each worker, and of changes in whose parts checkpoints need.
 MEMORY = 16
 
@@ -164,9 +166,12 @@ def choose(offers: Mapping[int, Offers]) -> int:
     Raises:
         ValueError: the job cannot start.
     """
-    problems = [f"worker {rank}: {offer.problem}" for rank, offer in sorted(offers.items()) if offer.problem]
-    if problems:
-        raise ValueError("; ".join(problems))
+    ranks_of: dict[str, list[int]] = {}
+    for rank, offer in sorted(offers.items()):
+        if offer.problem:
+            ranks_of.setdefault(offer.problem, []).append(rank)
+    if ranks_of:
+        raise ValueError("; ".join(f"worker {enumeration(ranks, 5)}: {problem}" for problem, ranks in ranks_of.items()))
     resuming = [rank for rank, offer in sorted(offers.items()) if offer.resume]
     if not resuming:
         return -1
