@@ -63,7 +63,8 @@ def parse_decay(text: str) -> tuple[tuple[float, float], ...]:
     ascending = all(share < following for share, following in pairwise(shares))
     if not ascending or not all(0 < share < 1 and 0 < factor <= MAX_FACTOR for share, factor in steps):
         raise ValueError(
-            f"{text!r}: shares should ascend between 0 and 1, and factors be above 0, and {MAX_FACTOR:g} at most"
+            f"{text!r}: shares should ascend from above 0 to below 1, and factors should be above 0 and at most "
+            f"{MAX_FACTOR:g}"
         )
     return tuple(steps)
 
