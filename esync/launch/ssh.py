@@ -4,11 +4,9 @@ Environment variables are not part of a command line: they are the first lines o
 (see `first_lines`), so that no list of processes shows them on either machine.
 """
 
-import functools
 import os
 import re
 import shlex
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -22,6 +20,7 @@ from .hosts import Host
 #: that may outlive it, no questions to the user, keep-alive messages that detect a dead network, and
 #: the given command with its standard input.
 OPTIONS = {
+    "IgnoreUnknown": "*",  # by versions before OpenSSH 8.7, of the last three
     "BatchMode": "yes",
     "ConnectTimeout": f"{config.SSH_CONNECT_TIMEOUT:.0f}",
     "ServerAliveInterval": f"{config.SSH_ALIVE_INTERVAL:.0f}",
@@ -32,10 +31,10 @@ OPTIONS = {
     "PermitLocalCommand": "no",
     "RemoteCommand": "none",
     "LogLevel": "ERROR",
+    "StdinNull": "no",
+    "SessionType": "default",
+    "ForkAfterAuthentication": "no",
 }
-#: Further options for versions of OpenSSH that know them; others refuse them.
-NEWER_OPTIONS = {"StdinNull": "no", "SessionType": "default", "ForkAfterAuthentication": "no"}
-NEWER = 8, 7
 #: Variables of the launcher that are passed to all hosts.
 COMMON_VARIABLES = re.compile(r"(ESYNC|MXNET|PS)_[A-Z0-9_]+")
 #: Variables that are passed on, but never printed.
@@ -65,7 +64,7 @@ runpy.run_module(sys.argv[2], run_name="__main__")
 """
 
 
-def login(host: Host, *more: str) -> list[str]:
+def login(host: Host, *more: str, options: Mapping[str, str] = OPTIONS) -> list[str]:
     """Return ssh and its options, up to the command."""
     entry = host.entry
     words = ["ssh", *more]
@@ -74,25 +73,9 @@ def login(host: Host, *more: str) -> list[str]:
     if entry.key:
         words += [*_identity(os.path.expanduser(entry.key)), "-o", "IdentitiesOnly=yes"]
     words += entry.ssh_options  # before OPTIONS: ssh takes the first value of an option
-    for name, value in options().items():
+    for name, value in options.items():
         words += ["-o", f"{name}={value}"]
     return [*words, f"{entry.user}@{host.address}" if entry.user else host.address]
-
-
-def options() -> dict[str, str]:
-    """Return the options of every connection that this machine's ssh knows."""
-    return OPTIONS | (NEWER_OPTIONS if _version() >= NEWER else {})
-
-
-@functools.cache
-def _version() -> tuple[int, int]:
-    """Return the version of OpenSSH on this machine; (0, 0) for another ssh, or none."""
-    try:
-        process = subprocess.run(["ssh", "-V"], stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return 0, 0
-    version = re.search(rb"OpenSSH_(\d+)\.(\d+)", process.stderr + process.stdout)
-    return (int(version[1]), int(version[2])) if version else (0, 0)
 
 
 def _identity(file: str) -> list[str]:

@@ -50,7 +50,7 @@ def explain_exit(host: Host, code: int, lines: list[str]) -> str:
 
 def _login_error(host: Host, lines: list[str]) -> str:
     everything = "\n".join(lines)
-    by_hand = shlex.join(_without_batch_mode(ssh.login(host)))
+    by_hand = shlex.join(ssh.login(host, options={}))
     for words, meaning in SSH_SAYS.items():
         if words in everything:
             meaning = meaning.format(name=host.name, address=host.address, by_hand=by_hand)
@@ -58,15 +58,3 @@ def _login_error(host: Host, lines: list[str]) -> str:
     return (
         f"ssh cannot log in to {host.address}: {lines[-1] if lines else 'it does not say why'}; try by hand: {by_hand}"
     )
-
-
-def _without_batch_mode(words: list[str]) -> list[str]:
-    """Return the words as a person would type them, without options that only a program needs."""
-    ours = {f"{name}={value}" for name, value in ssh.options().items()}
-    typed: list[str] = []
-    for word in words:
-        if word in ours:
-            typed.pop()  # the -o in front of it
-        else:
-            typed.append(word)
-    return typed

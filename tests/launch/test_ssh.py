@@ -308,7 +308,7 @@ def test_ssh_login_takes_key_file_name_literally(tmp_path, sshd, machines):
     assert done.returncode == 0, done.stderr
 
 
-#: What people write into ~/.ssh/config for their own sessions. Older versions do not know the last three.
+#: What people write into ~/.ssh/config for their own sessions.
 FOR_PEOPLE = """\
 RemoteCommand sleep 100
 RequestTTY force
@@ -324,8 +324,7 @@ ForkAfterAuthentication yes
 
 def test_launch_over_ssh_with_configuration_for_people_and_talkative_shell_runs_its_command(tmp_path, sshd, machines):
     """The shell there prints something in Latin-1 without a newline, as a .bashrc may."""
-    lines = FOR_PEOPLE.format(folder=tmp_path).splitlines()
-    (tmp_path / "config").write_text("\n".join(lines if ssh.options().keys() >= {"StdinNull"} else lines[:-3]))
+    (tmp_path / "config").write_text(FOR_PEOPLE.format(folder=tmp_path))
     key = make_key(tmp_path / "talkative")
     forced = r"printf 'Gr\374\337 Gott> '; eval \"$SSH_ORIGINAL_COMMAND\""
     with open(sshd.folder / "authorized", "a") as authorized:

@@ -17,7 +17,6 @@ import pytest
 from test_supervisor import LONG, Reacting, Recorded, impatient, spec  # noqa: F401
 
 from esync import config
-from esync.launch import ssh
 from esync.launch.hosts import Host, HostEntry
 from esync.launch.outcome import JobOutcome
 from esync.launch.spec import LaunchPlan, ProcessSpec
@@ -61,7 +60,6 @@ WORKER = """
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Of the hosts' files, with an ssh in the PATH; hosts are tried often."""
-    ssh.options()  # which asks the real ssh for its version, once in a process
     (tmp_path / "away").mkdir()
     (tmp_path / "ssh").write_text(SSH)
     (tmp_path / "ssh").chmod(0o755)
