@@ -101,9 +101,9 @@ def _word(text: str) -> str:
 
 
 def _key_file(text: str) -> str:
-    """Refuse file names in which ssh would expand a variable, which cannot be escaped."""
-    if "${" in text:
-        raise error(f"{shown(text)} holds ${{, which ssh would expand; write the value, or rename the file")
+    """Refuse file names in which ssh would expand a variable or a token."""
+    if "${" in text or "%" in text:
+        raise error(f"{shown(text)} holds ${{ or %, which ssh would expand; write the value, or rename the file")
     return text
 
 

@@ -71,23 +71,11 @@ def login(host: Host, *more: str, options: Mapping[str, str] = OPTIONS) -> list[
     if entry.port:
         words += ["-p", str(entry.port)]
     if entry.key:
-        words += [*_identity(os.path.expanduser(entry.key)), "-o", "IdentitiesOnly=yes"]
+        words += ["-i", os.path.expanduser(entry.key), "-o", "IdentitiesOnly=yes"]
     words += entry.ssh_options  # before OPTIONS: ssh takes the first value of an option
     for name, value in options.items():
         words += ["-o", f"{name}={value}"]
     return [*words, f"{entry.user}@{host.address}" if entry.user else host.address]
-
-
-def _identity(file: str) -> list[str]:
-    """Return the words that name the identity file literally.
-
-    ssh expands tokens such as %h in its name. They cannot be escaped as %% after -i, which also
-    checks that a file with the unexpanded name exists.
-    """
-    if "%" not in file:
-        return ["-i", file]
-    quoted = file.replace("%", "%%").replace("\\", r"\\").replace('"', r"\"")
-    return ["-o", f'IdentityFile="{quoted}"']
 
 
 def start_module(host: Host, module: str) -> list[str]:

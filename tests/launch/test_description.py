@@ -134,6 +134,7 @@ def test_fastest_device_of_the_demonstration_is_described_as_in_the_demonstratio
             [r"cluster.yaml:11: hosts.cloud1.ssh_options[0]: 'a\x00b' holds '\x"],
         ),
         ("localhost", 'a, key: "a${HOME}"', ["cluster.yaml:11: hosts.cloud1.key: 'a${HOME}' holds ${"]),
+        ("localhost", "a, key: keys/%h", ["cluster.yaml:11: hosts.cloud1.key: 'keys/%h' holds ${ or %, which ssh"]),
         (
             "batch_size: 64",
             f"batch_size: {list(range(5000))}",

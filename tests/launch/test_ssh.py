@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -25,7 +24,7 @@ from esync.launch import ssh
 from esync.launch.agent_pool import AgentPool, RemoteHostError
 from esync.launch.commands import COMMON
 from esync.launch.hosts import Host, HostEntry
-from esync.launch.ssh import login, missing_key, pasteable
+from esync.launch.ssh import pasteable
 
 pytestmark = pytest.mark.timeout(400)
 #: Seconds for what takes ten on a machine with nothing else to do.
@@ -296,16 +295,6 @@ def test_launch_over_ssh_dry_run_prints_commands_that_can_be_pasted(tmp_path, ss
     line = pasteable(host, host.entry.env, [sys.executable, "-c", 'import os; print(os.getcwd(), os.environ["A"])'])
     shown = subprocess.run(line, shell=True, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
     assert shown.stdout.split(maxsplit=1) == [str(sshd.workdir("right")), "it's $HOME\n"], shown.stderr
-
-
-def test_ssh_login_takes_key_file_name_literally(tmp_path, sshd, machines):
-    """Ssh itself would replace %h and %d in it."""
-    key = tmp_path / '100%hosts 50%d %%\\ "it\'s".key'
-    shutil.copy(sshd.folder / "user", key)
-    host = Host("right", ADDRESSES["right"], False, ADDRESSES["right"], HostEntry(**sshd.entry("right", key=str(key))))
-    assert not missing_key(host)
-    done = subprocess.run([*login(host), "true"], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
-    assert done.returncode == 0, done.stderr
 
 
 #: What people write into ~/.ssh/config for their own sessions.
