@@ -10,8 +10,6 @@ import yaml
 
 from ..runtime.errors import ExpectedError
 
-#: NUL and lone UTF-16 surrogates, which an escape sequence can produce.
-NO_TEXT = re.compile("[\0\ud800-\udfff]")
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = 80
 _REPR.maxlevel, _REPR.maxlist, _REPR.maxdict = 2, 6, 4
@@ -77,19 +75,9 @@ def _parse(text: str, origin: Path | str) -> tuple[Any, dict[Location, int]]:
     return loader.construct_document(root), lines
 
 
-def _check_text(path: Path | str, node: yaml.Node, location: Location) -> None:
-    """Refuse characters that file names, variables and command lines cannot contain."""
-    if isinstance(node, yaml.ScalarNode) and (wrong := NO_TEXT.search(node.value)):
-        name = dotted(location).encode(errors="backslashreplace").decode().replace("\0", r"\x00")
-        raise DescriptionError(
-            f"{path}:{node.start_mark.line + 1}: {name}: {shown(node.value)} holds {wrong[0]!r}, which is invalid"
-        )
-
-
 def _locations(path: Path | str, node: yaml.Node, location: Location, seen: set[int]) -> Iterator[tuple[Location, int]]:
     """Yield the locations of a node and its descendants with their lines; refuse duplicate keys."""
     yield location, node.start_mark.line + 1
-    _check_text(path, node, location)
     if id(node) in seen:  # an alias, which may be recursive
         return
     seen.add(id(node))
@@ -100,7 +88,6 @@ def _locations(path: Path | str, node: yaml.Node, location: Location, seen: set[
         keys: set[str] = set()
         for key, value in node.value:
             name, line = str(key.value), key.start_mark.line + 1
-            _check_text(path, key, (*location, name))
             if name in keys:
                 raise DescriptionError(f"{path}:{line}: {dotted((*location, name))}: this key occurs twice")
             keys.add(name)

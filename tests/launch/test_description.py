@@ -126,13 +126,6 @@ def test_fastest_device_of_the_demonstration_is_described_as_in_the_demonstratio
         ),
         ("train:", "servers:", ["cluster.yaml:13: servers: this key occurs twice"]),
         (GOOD, "", ["cluster.yaml: expected a mapping with the keys scheduler, servers,"]),
-        ("localhost", 'a, env: {A: "b\\udc80c"}', [r"cluster.yaml:11: hosts.cloud1.env.A: 'b\udc80c' holds '\udc80'"]),
-        ("localhost", 'a, env: {"\\ud800": 1}', [r"cluster.yaml:11: hosts.cloud1.env.\ud800: '\ud800' holds '\ud800'"]),
-        (
-            "localhost",
-            'a, ssh_options: ["a\\0b"]',
-            [r"cluster.yaml:11: hosts.cloud1.ssh_options[0]: 'a\x00b' holds '\x"],
-        ),
         ("localhost", 'a, key: "a${HOME}"', ["cluster.yaml:11: hosts.cloud1.key: 'a${HOME}' holds ${"]),
         ("localhost", "a, key: keys/%h", ["cluster.yaml:11: hosts.cloud1.key: 'keys/%h' holds ${ or %, which ssh"]),
         (
@@ -162,8 +155,8 @@ def test_description_with_mistake_names_file_line_and_key(tmp_path, old, new, ex
 
 def test_yaml_value_of_the_command_line_is_checked_like_a_description():
     assert yaml_text.value("[1e-3, 2]") == [0.001, 2]
-    with pytest.raises(DescriptionError, match="which is invalid"):
-        yaml_text.value(r'"\ud800"')
+    with pytest.raises(DescriptionError, match="this key occurs twice"):
+        yaml_text.value("{a: 1, a: 2}")
 
 
 def test_description_that_cannot_be_read_is_refused(tmp_path):
