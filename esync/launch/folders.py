@@ -82,8 +82,8 @@ class LogFolders:
                 file.rename(file.with_name(f"{file.stem}.{stamp}{file.suffix}"))
 
 
-class HostFolder:
-    """The log folder of one remote host, locked until this is closed.
+def lock_host_folder(folder: Path, overwrite: bool, resume: bool) -> TextIO:
+    """Lock the log folder of one remote host while the returned file is open.
 
     Args:
         folder: {log_dir}/{network}/{mode}/{host}.
@@ -94,18 +94,13 @@ class HostFolder:
         LogDirectoryError: the folder cannot be made or written.
         BusyLogsError: another running job has locked it.
     """
-
-    def __init__(self, folder: Path, overwrite: bool, resume: bool = False) -> None:
-        try:
-            self._lock = lock_folder(folder, folder)
-            if not resume:
-                clear_devices(folder.glob("*"), overwrite)
-        except OSError as error:
-            raise LogDirectoryError(f"cannot write logs to {folder}: {error.strerror or error}") from None
-
-    def close(self) -> None:
-        """Release the lock."""
-        self._lock.close()
+    try:
+        lock = lock_folder(folder, folder)
+        if not resume:
+            clear_devices(folder.glob("*"), overwrite)
+    except OSError as error:
+        raise LogDirectoryError(f"cannot write logs to {folder}: {error.strerror or error}") from None
+    return lock
 
 
 def lock_folder(folder: Path, name: Path) -> TextIO:

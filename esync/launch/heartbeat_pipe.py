@@ -32,9 +32,10 @@ class HeartbeatPipe:
         assert popen.stdin is not None
         self._pipe = popen.stdin
         self._lock = threading.Lock()  # the descriptor may be reused once it is closed
+        self._ended = threading.Event()
         os.set_blocking(self._pipe.fileno(), False)
         self.send(first)
-        _heart.keep(self)
+        threading.Thread(target=self._beat, name="heart", daemon=True).start()
 
     def send(self, data: bytes) -> None:
         """Write data; errors of the connection are ignored here, and detected by its end."""
@@ -44,42 +45,13 @@ class HeartbeatPipe:
 
     def cut(self) -> None:
         """Close the pipe, so that the other end terminates its processes."""
-        _heart.drop(self)
+        self._ended.set()
         with self._lock, contextlib.suppress(OSError):
             self._pipe.close()
 
-
-class _Heartbeat:
-    """Writes heartbeats into all pipes, in one thread that starts with the first pipe."""
-
-    def __init__(self) -> None:
-        self._lines: set[HeartbeatPipe] = set()
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-
-    def keep(self, line: HeartbeatPipe) -> None:
-        """Write heartbeats into this pipe as well, until it is dropped."""
-        with self._lock:
-            self._lines.add(line)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._beat, name="heart", daemon=True)
-                self._thread.start()
-
-    def drop(self, line: HeartbeatPipe) -> None:
-        """Write no more into this pipe."""
-        with self._lock:
-            self._lines.discard(line)
-
     def _beat(self) -> None:
-        while True:
-            time.sleep(config.LAUNCH_BEAT)
-            with self._lock:
-                lines = list(self._lines)
-            for line in lines:
-                line.send(BEAT)
-
-
-_heart = _Heartbeat()
+        while not self._ended.wait(config.LAUNCH_BEAT):
+            self.send(BEAT)
 
 
 class OrderReader:

@@ -27,7 +27,7 @@ from ..runtime.files import expanded
 from ..runtime.user_code import MissingUserCodeError, remedy
 from ..runtime.user_functions import digest as function_digest
 from ..version import __version__
-from .folders import HostFolder
+from .folders import lock_host_folder
 from .heartbeat_pipe import OrderReader
 from .resources import Ports
 from .user_program import UserProgram
@@ -50,14 +50,6 @@ class Agent:
         """Release everything."""
         self._listening.close()
         self._held.close()
-
-    def answer_line(self, line: bytes) -> dict[str, Any]:
-        """Return the answer to a line of JSON."""
-        try:
-            request = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            return {"error": f"not a request of launch: {error}"}
-        return self.answer(request)
 
     def answer(self, request: Any) -> dict[str, Any]:
         """Return the answer of the method `do_…` that the request names, or the error."""
@@ -143,7 +135,7 @@ class Agent:
 
     def do_prepare(self, folder: str, overwrite: bool, resume: bool) -> dict[str, Any]:
         """Lock the folder of a host's logs, and move an earlier run's logs aside."""
-        self._held.enter_context(closing(HostFolder(expanded(folder), overwrite, resume)))
+        self._held.enter_context(lock_host_folder(expanded(folder), overwrite, resume))
         return {}
 
     def do_listen(self, endpoints: list[tuple[str, str, int]]) -> dict[str, Any]:
@@ -206,7 +198,7 @@ def main(lease: float, make: Callable[[], Agent] = Agent) -> int:
     reader = OrderReader()
     with closing(make()) as agent:
         while (line := reader.line(lease)) is not None:
-            print(MARK + json.dumps(agent.answer_line(line)), flush=True)
+            print(MARK + json.dumps(agent.answer(json.loads(line))), flush=True)
     return 0
 
 
