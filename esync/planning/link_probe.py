@@ -7,6 +7,7 @@ measures the bandwidth, because only bytes that have arrived have passed the net
 import contextlib
 import select
 import socket
+import socketserver
 import statistics
 import struct
 import threading
@@ -14,6 +15,7 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
+from typing_extensions import override
 
 from .. import config
 
@@ -49,7 +51,7 @@ class LinkFigures:
         return 2 / (1 / self.up + 1 / self.down)
 
 
-class LinkServer:
+class LinkServer(socketserver.ThreadingTCPServer):
     """Answers probes on its own port until it is closed.
 
     Args:
@@ -59,29 +61,25 @@ class LinkServer:
         port: the port.
     """
 
+    daemon_threads = True
+    request_queue_size = 64
+
     def __init__(self, address: str) -> None:
-        self._socket = socket.create_server((address, 0), backlog=64)
-        self.port: int = self._socket.getsockname()[1]
-        self._closed = False
-        threading.Thread(target=self._accept, name="link server", daemon=True).start()
+        super().__init__((address, 0), _Answer)
+        self.port: int = self.server_address[1]
+        threading.Thread(target=self.serve_forever, args=(0.05,), name="link server", daemon=True).start()
 
     def close(self) -> None:
         """Stop accepting probes."""
-        self._closed = True
-        with contextlib.suppress(OSError):  # wakes the thread that accepts
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
+        self.shutdown()
+        self.server_close()
 
-    def _accept(self) -> None:
-        while not self._closed:
-            try:
-                connection, _ = self._socket.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._answer, args=(connection,), name="link probe", daemon=True).start()
 
-    def _answer(self, connection: socket.socket) -> None:
-        with connection, contextlib.suppress(OSError, ValueError):  # the caller reports what went wrong
+class _Answer(socketserver.BaseRequestHandler):
+    @override
+    def handle(self) -> None:
+        connection: socket.socket = self.request
+        with contextlib.suppress(OSError, ValueError):  # the caller reports what went wrong
             _prepare(connection)
             request = connection.recv(1)
             if request == ECHO:
