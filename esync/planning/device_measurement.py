@@ -45,23 +45,8 @@ class DeviceFigures:
         return 4 * (self.vectors[WEIGHTS] + self.vectors[STATISTICS])
 
 
-@dataclass(frozen=True)
-class MeasuringTime:
-    """How long devices are measured, in seconds.
-
-    Attributes:
-        least: minimum, from the moment when all devices compute.
-        most: maximum, for devices whose iterations are long.
-        start: limit for a device to begin.
-    """
-
-    least: float = config.MEASURE_DEVICES
-    most: float = config.MEASURE_DEVICES_MAX
-    start: float = config.MEASURE_START
-
-
 def measure_devices(
-    specs: Sequence[ProcessSpec], logs: Path, notify: Callable[[str], None], limits: MeasuringTime
+    specs: Sequence[ProcessSpec], logs: Path, notify: Callable[[str], None]
 ) -> tuple[dict[str, DeviceFigures], dict[str, str]]:
     """Return the figures of each device, by the name of its worker, and why others have none.
 
@@ -72,7 +57,6 @@ def measure_devices(
         specs: the workers, each of which trains alone (`launch.plan.plan_measurement`).
         logs: folder for their output.
         notify: tells the user something.
-        limits: how long to measure.
     """
     figures: dict[str, DeviceFigures] = {}
     problems: dict[str, str] = {}
@@ -100,9 +84,9 @@ def measure_devices(
         begun = time.monotonic()
         while silent := [name for name in remaining() if processes.report(name) is None]:
             waited = time.monotonic() - begun
-            if waited > limits.start:
+            if waited > config.MEASURE_START:
                 for name in silent:
-                    problems[name] = f"has not done its first iterations within {limits.start:.0f} s"
+                    problems[name] = f"has not done its first iterations within {config.MEASURE_START:.0f} s"
                     notify(f"devices: {locations[name]} ({name}) {problems[name]}")
                 break
             announce(f"devices: waiting for {', '.join(map(locations.__getitem__, silent))} to train ({waited:.0f} s)")
@@ -111,14 +95,14 @@ def measure_devices(
         first = {name: _BatchTimes.of(processes.report(name)) for name in remaining()}
         if first:
             names = ", ".join(map(locations.__getitem__, first))
-            notify(f"devices: measuring {names} for at least {limits.least:.0f} s")
+            notify(f"devices: measuring {names} for at least {config.MEASURE_DEVICES:.0f} s")
         while measured := {name: _BatchTimes.of(processes.report(name)).since(first[name]) for name in remaining()}:
             lasted = time.monotonic() - begun
             enough = all(
                 times.full.iterations >= MIN_ITERATIONS or not processes.started[name].running
                 for name, times in measured.items()
             )
-            if lasted >= limits.most or (lasted >= limits.least and enough):
+            if lasted >= config.MEASURE_DEVICES_MAX or (lasted >= config.MEASURE_DEVICES and enough):
                 break
             counts = (f"{locations[name]}: {times.full.iterations} iterations" for name, times in measured.items())
             announce(f"devices: measuring, {lasted:.0f} s ({', '.join(counts)})")

@@ -25,7 +25,7 @@ from ..launch.spec import LaunchPlan, ProcessSpec
 from ..launch.user_program import MissingProgramError
 from ..simulate.timing import SIZES
 from . import measuring_agent
-from .device_measurement import DeviceFigures, MeasuringTime, measure_devices
+from .device_measurement import DeviceFigures, measure_devices
 from .network_measurement import NetworkFigures, machine, measure_network
 from .server_measurement import ServerFigures, run_probes
 
@@ -59,7 +59,6 @@ def measure(
     local: HostResources,
     notify: Callable[[str], None],
     program: Sequence[str] = (),
-    limits: MeasuringTime | None = None,
 ) -> Measurement:
     """Measure a cluster, which takes about half a minute.
 
@@ -68,7 +67,6 @@ def measure(
         local: this machine's cores.
         notify: tells the user what is being measured.
         program: command of the user's program, which overrides the description's.
-        limits: how long to measure the devices.
 
     Raises:
         DescriptionError: the description does not make a job.
@@ -93,7 +91,7 @@ def measure(
         plan = plan_measurement(description, hosts, local, resources, program)
         own_agent = stack.enter_context(closing(measuring_agent.MeasuringAgent()))
         _measure_network(measurement, description, _present(hosts, absent), agents, own_agent, notify)
-        _measure_devices(measurement, plan, absent, logs, notify, limits or MeasuringTime())
+        _measure_devices(measurement, plan, absent, logs, notify)
         _measure_servers(measurement, description, plan, _present(hosts, absent), logs, notify)
     return measurement
 
@@ -161,7 +159,6 @@ def _measure_devices(
     absent: Mapping[str, str],
     logs: Path,
     notify: Callable[[str], None],
-    limits: MeasuringTime,
 ) -> None:
     numbers = {spec.name: number for number, spec in enumerate(plan.workers)}
     specs = [spec for spec in plan.workers if spec.host.name not in absent]
@@ -170,7 +167,7 @@ def _measure_devices(
         for spec in plan.workers
         if spec not in specs
     ]
-    figures, problems = measure_devices(specs, logs, notify, limits)
+    figures, problems = measure_devices(specs, logs, notify)
     measurement.devices = {numbers[name]: figure for name, figure in figures.items()}
     measurement.missing += _failures(specs, problems)
 

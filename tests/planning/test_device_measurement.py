@@ -8,14 +8,22 @@ import pytest
 
 from esync.launch.hosts import Host
 from esync.launch.spec import ProcessSpec
-from esync.planning.device_measurement import MIN_ITERATIONS, MeasuringTime, measure_devices
+from esync.planning.device_measurement import MIN_ITERATIONS, measure_devices
 from esync.planning.measuring_processes import MeasuringProcesses
 from esync.planning.server_measurement import run_probes
 
 pytestmark = pytest.mark.timeout(120)
 
 HERE = Host("here", "127.0.0.1", True, "127.0.0.1")
-SHORT = MeasuringTime(0.3, 60.0, 60.0)
+
+
+@pytest.fixture(autouse=True)
+def short_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("esync.config.MEASURE_DEVICES", 0.3)
+    monkeypatch.setattr("esync.config.MEASURE_DEVICES_MAX", 60.0)
+    monkeypatch.setattr("esync.config.MEASURE_START", 60.0)
+
+
 #: What a device prints: `report(n, seconds)` tells of n more iterations that took so long each; with `half`, of as
 #: many with half the batch.
 PRELUDE = """
@@ -45,7 +53,7 @@ def device(name: str, program: str) -> ProcessSpec:
 def test_every_device_gets_its_figures(tmp_path: Path) -> None:
     messages: list[str] = []
     specs = [device("worker-0", "train(0.5)"), device("worker-1", "train(2.0, 1.5)")]
-    figures, problems = measure_devices(specs, tmp_path, messages.append, SHORT)
+    figures, problems = measure_devices(specs, tmp_path, messages.append)
     assert problems == {}
     assert {name: figure.step_time for name, figure in figures.items()} == pytest.approx(
         {"worker-0": 0.5, "worker-1": 2.0}
@@ -75,7 +83,7 @@ def test_iterations_before_all_devices_compute_do_not_count(tmp_path: Path) -> N
         train(1.0)
     """
     specs = [device("worker-0", first), device("worker-1", second)]
-    figures, _ = measure_devices(specs, tmp_path, lambda text: None, SHORT)
+    figures, _ = measure_devices(specs, tmp_path, lambda text: None)
     assert figures["worker-0"].step_time == pytest.approx(3.0)
 
 
@@ -86,7 +94,7 @@ def test_device_that_fails_is_named_and_the_others_are_measured(tmp_path: Path) 
         device("worker-2", "report(1, 1.0); sys.exit('out of memory')"),
     ]
     messages: list[str] = []
-    figures, problems = measure_devices(specs, tmp_path, messages.append, SHORT)
+    figures, problems = measure_devices(specs, tmp_path, messages.append)
     assert figures.keys() == {"worker-0"}
     assert problems == {
         "worker-1": "ended with exit code 3: no such device: gpu7",
@@ -95,15 +103,16 @@ def test_device_that_fails_is_named_and_the_others_are_measured(tmp_path: Path) 
     assert any(line.startswith("devices: here/worker-1 (worker-1) ended with exit code 3") for line in messages)
 
 
-def test_device_that_never_trains_is_given_up(tmp_path: Path) -> None:
+def test_device_that_never_trains_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("esync.config.MEASURE_START", 5.0)
     specs = [device("worker-0", "train(0.5)"), device("worker-1", "print('loading'); time.sleep(600)")]
-    figures, problems = measure_devices(specs, tmp_path, lambda text: None, MeasuringTime(0.3, 60.0, 5.0))
+    figures, problems = measure_devices(specs, tmp_path, lambda text: None)
     assert figures.keys() == {"worker-0"}
     assert problems == {"worker-1": "has not done its first iterations within 5 s"}
 
 
 def test_program_that_comes_to_its_end_counts_with_what_it_has_done(tmp_path: Path) -> None:
-    figures, problems = measure_devices([device("worker-0", "report(9, 0.5)")], tmp_path, lambda text: None, SHORT)
+    figures, problems = measure_devices([device("worker-0", "report(9, 0.5)")], tmp_path, lambda text: None)
     assert problems == {}
     assert figures["worker-0"].iterations == 9
 
@@ -112,7 +121,7 @@ def test_waits_are_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("esync.config.MEASURE_ANNOUNCE", 0.0)
     messages: list[str] = []
     specs = [device("worker-0", "time.sleep(0.5); train(0.5)")]
-    measure_devices(specs, tmp_path, messages.append, SHORT)
+    measure_devices(specs, tmp_path, messages.append)
     assert any(line.startswith("devices: waiting for here/worker-0 to train") for line in messages)
     assert any(line.startswith("devices: measuring, ") for line in messages)
 

@@ -9,13 +9,18 @@ import pytest
 
 from esync.launch.description import Description
 from esync.launch.resources import HostResources
-from esync.planning.device_measurement import MeasuringTime
 from esync.planning.measurement import measure
 
 pytestmark = pytest.mark.timeout(300)
 
 CORES = HostResources((), len(os.sched_getaffinity(0)))
-SHORT = MeasuringTime(1.0, 60.0, 200.0)
+
+
+@pytest.fixture(autouse=True)
+def short_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("esync.config.MEASURE_DEVICES", 1.0)
+    monkeypatch.setattr("esync.config.MEASURE_DEVICES_MAX", 60.0)
+    monkeypatch.setattr("esync.config.MEASURE_START", 200.0)
 
 
 @pytest.fixture
@@ -46,7 +51,7 @@ def test_cluster_on_this_machine_is_measured_and_nothing_is_left(tiny: Path, mon
     description = description.model_copy(update={"workers": [*description.workers, broken]})
     messages: list[str] = []
     before = children()  # of other tests, such as a browser's
-    measurement = measure(description, CORES, messages.append, limits=SHORT)
+    measurement = measure(description, CORES, messages.append)
     (device,) = measurement.devices.values()
     assert device.step_time >= 0.1  # padded to it; a busy machine may need longer
     assert device.vectors == {"weights": 61_706, "statistics": 0}
@@ -84,7 +89,7 @@ def test_program_is_measured_in_the_place_of_the_worker(tmp_path: Path) -> None:
     os.chdir(tmp_path)
     try:
         program = ("python", "train.py")
-        measurement = measure(description, CORES, lambda text: None, program, SHORT)
+        measurement = measure(description, CORES, lambda text: None, program)
     finally:
         os.chdir(before)
     assert measurement.devices.keys() == {0}
