@@ -26,7 +26,7 @@ from ..launch.user_program import MissingProgramError
 from ..simulate.timing import SIZES
 from . import measuring_agent
 from .device_measurement import DeviceFigures, measure_devices
-from .network_measurement import NetworkFigures, machine, measure_network
+from .network_measurement import NetworkFigures, NetworkMeasurement, machine
 from .server_measurement import ServerFigures, run_probes
 
 #: Modules that measure a server. They run on its host, since their imports are those of a server.
@@ -142,13 +142,10 @@ def _measure_network(
         notify("network: not measured, because all processes are on one machine")
         return
     state_server = once([description.state_server.host] if description.state_server is not None else [])
-    measurement.network, problems = measure_network(
+    measurement.network, problems = NetworkMeasurement(agents, own_agent, notify).run(
         once(worker.host for worker in description.workers),
         once(server.host for server in description.servers),
         state_server[0] if state_server else None,
-        agents,
-        own_agent,
-        notify,
     )
     measurement.missing += problems
 

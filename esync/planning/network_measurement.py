@@ -58,34 +58,19 @@ class NetworkFigures:
         return {name: HostFigures(rates[name], statistics.median(latency)) for name, latency in latencies.items()}
 
 
-def measure_network(
-    workers: Sequence[Host],
-    servers: Sequence[Host],
-    state_server: Host | None,
-    agents: AgentPool,
-    local_agent: MeasuringAgent,
-    notify: Callable[[str], None],
-) -> tuple[NetworkFigures, list[str]]:
-    """Return the figures of the network, and a sentence for each pair without figures.
-
-    Args:
-        workers: the hosts of the workers, without duplicates.
-        servers: the hosts of the parameter servers.
-        state_server: the host of the state server.
-        agents: the agents of the remote hosts.
-        local_agent: the agent of this machine.
-        notify: called with messages for the user.
-    """
-    return _NetworkMeasurement(agents, local_agent, notify).run(workers, servers, state_server)
-
-
 def machine(host: Host) -> str:
     """Return a key that is equal for all hosts on the same machine."""
     return "" if host.local else host.ip or host.address
 
 
-class _NetworkMeasurement:
-    """The state of a measurement."""
+class NetworkMeasurement:
+    """Measures the network.
+
+    Args:
+        agents: the agents of the remote hosts.
+        local_agent: the agent of this machine.
+        notify: called with messages for the user.
+    """
 
     def __init__(self, agents: AgentPool, local_agent: MeasuringAgent, notify: Callable[[str], None]) -> None:
         self._agents, self._local_agent, self._notify = agents, local_agent, notify
@@ -95,6 +80,13 @@ class _NetworkMeasurement:
     def run(
         self, workers: Sequence[Host], servers: Sequence[Host], state_server: Host | None
     ) -> tuple[NetworkFigures, list[str]]:
+        """Return the figures of the network, and a sentence for each pair without figures.
+
+        Args:
+            workers: the hosts of the workers, without duplicates.
+            servers: the hosts of the parameter servers.
+            state_server: the host of the state server.
+        """
         additional = [state_server] if state_server is not None and state_server not in servers else []
         pairs = [
             (worker, server)
