@@ -3,6 +3,7 @@
 import shlex
 import textwrap
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,11 @@ _METHOD_WIDTH, _FIGURES_WIDTH = 24, 81
 _SAME_RATE = 1.25
 #: Width of the column with the time to the target.
 _TIME_WIDTH = 10
+#: Figures of a forecast under their own names in JSON.
+_JSON_FIGURES = (
+    *("throughput", "worth", "useful", "efficiency", "round_time", "wait", "traffic"),
+    *("learning_rate_factor", "time_to_target", "suited_time"),
+)
 
 
 def method(plan: Plan, candidate: Candidate) -> str:
@@ -366,29 +372,18 @@ def _ranking(plan: Plan, ranking: Ranking) -> dict[str, Any]:
 
 
 def _row(plan: Plan, forecast: Forecast) -> dict[str, Any]:
-    accuracy = known_accuracy(forecast.candidate)
     return {
         "method": method(plan, forecast.candidate),
         "class": forecast.plan_class.name.lower(),
         "flags": dict(forecast.candidate.flags),
         "workers": None if forecast.candidate.ranks is None else list(forecast.candidate.ranks),
         **{key: getattr(forecast.candidate, key) for key in DESCRIPTION_KEYS},
-        "throughput": forecast.throughput,
-        "worth": forecast.worth,
-        "learning_rate_factor": forecast.learning_rate_factor,
-        "time_to_target": forecast.time_to_target,
-        "suited_time": forecast.suited_time,
+        **{name: getattr(forecast, name) for name in _JSON_FIGURES},
         "chosen_settings": forecast.settings,
-        "useful": forecast.useful,
-        "efficiency": forecast.efficiency,
-        "round_time": forecast.round_time,
-        "wait": forecast.wait,
-        "traffic": forecast.traffic,
         "bottleneck": {
+            **asdict(forecast.bottleneck),
             "cause": forecast.bottleneck.cause.name.lower(),
-            "where": forecast.bottleneck.where,
-            "share": forecast.bottleneck.share,
             "remedy": forecast.bottleneck.remedy,
         },
-        "accuracy": {"iid": accuracy.iid, "skewed": accuracy.skewed},
+        "accuracy": asdict(known_accuracy(forecast.candidate)),
     }
