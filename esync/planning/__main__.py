@@ -16,7 +16,6 @@ from ..algorithms import find
 from ..launch import user_program
 from ..launch.description import read
 from ..runtime import descriptions, program
-from ..runtime.errors import ExpectedError
 from ..runtime.files import expanded, write_json
 from ..runtime.progress_view import ProgressView
 from ..runtime.terminal import messages_of, run_command
@@ -116,8 +115,7 @@ def main(words: list[str] | None = None) -> int:
     if options.no_measure and options.write:
         command_parser.error("--write names a file for what is measured, and with --no-measure nothing is")
     options.program = own_program or ()
-    file = next((word for word in typed if _means(word, options.file)), str(options.file))
-    return run_command(lambda: _plan(options, file), _print_error)
+    return run_command(lambda: _plan(options), _print_error)
 
 
 def _interrupt(*_: object) -> NoReturn:
@@ -127,15 +125,7 @@ def _interrupt(*_: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def _means(word: str, path: Path) -> bool:
-    """Return whether a word of the command line is the description's, as the user typed it."""
-    try:
-        return descriptions.path_of(word) == path
-    except ExpectedError:
-        return False
-
-
-def _plan(options: argparse.Namespace, file: str) -> int:
+def _plan(options: argparse.Namespace) -> int:
     calibrated, missing, training = options.file, list[str](), UNKNOWN
     if options.from_logs:
         target = options.target_accuracy
@@ -157,7 +147,7 @@ def _plan(options: argparse.Namespace, file: str) -> int:
             set_true(calibrated, key)
             _notify(f"added {key}: true to {calibrated}, as it is recommended")
     notes = (*result.notes, *(f"not measured: {line}" for line in missing))
-    show(replace(result, program=options.program, notes=notes), file, options)
+    show(replace(result, program=options.program, notes=notes), options.typed_file, options)
     return 0
 
 

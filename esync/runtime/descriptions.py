@@ -57,7 +57,7 @@ class DescriptionAction(argparse.Action):
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, word: Any, flag: str | None = None
     ) -> None:
-        """Set the path; an omitted optional FILE is None."""
+        """Set the path, and `typed_file`, the word itself; an omitted optional FILE is None."""
         if word is None:
             return
         if word == MARK:
@@ -65,6 +65,7 @@ class DescriptionAction(argparse.Action):
             parser.exit()
         try:
             setattr(namespace, self.dest, path_of(word))
+            namespace.typed_file = word
         except (NoDescriptionError, NoHomeError) as error:
             parser.error(str(error))
 
