@@ -15,7 +15,7 @@ from ..runtime.straggler_injection import StragglerEvent
 from . import flags, user_program
 from .fields import LATENCIES, Device, HostName, KeyFile, Port, Section, Variables, Word, error, quantity, unknown
 from .key_paths import put
-from .simulation_schema import DeviceBehaviour, NetworkSection, ServerCost, SimulationSection, StateServerCost
+from .simulation_schema import NUMBERED, DeviceBehaviour, NetworkSection, ServerCost, SimulationSection, StateServerCost
 from .yaml_text import DescriptionError, Location, dotted, load
 
 
@@ -216,6 +216,11 @@ class Description(Section):
         if self.state_server:
             names.append(self.state_server.host)
         return list(dict.fromkeys([*names, *(worker.host for worker in self.workers)]))
+
+    def link_names(self) -> list[str]:
+        """Return the names that entries of `network.hosts` may have: of hosts, and of entries with `count`."""
+        names = self.host_names()
+        return list(dict.fromkeys([*names, *(match[1] for name in names if (match := NUMBERED.fullmatch(name)))]))
 
 
 def read(path: Path, changes: Mapping[str, Any] | None = None, cluster: Mapping[str, Any] | None = None) -> Description:

@@ -5,6 +5,7 @@
 
 """
 
+import re
 from itertools import pairwise
 from typing import Annotated, Literal
 
@@ -17,6 +18,9 @@ from .fields import BANDWIDTHS, LATENCIES, HostName, Section, error, quantity
 SPEEDS = {"MB": 1e6, "GB": 1e9}
 #: Unit → bytes.
 SIZES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9}
+
+#: Name of a host of an entry with `count`: HOST-0, HOST-1 …
+NUMBERED = re.compile(r"(.+)-[0-9]+")
 
 #: Distribution of jitter → the largest standard deviation with which iterations take time, and their mean
 #: stays; lognormal takes any.
@@ -109,6 +113,11 @@ class NetworkSection(Section):
     latency: Annotated[float | None, quantity(LATENCIES, "0.2ms")] = None  # seconds
     # hosts with other links; HOST also stands for HOST-0, HOST-1 …
     hosts: dict[HostName, HostLink] = Field(default_factory=dict)
+
+    def link_of(self, host: str) -> HostLink | None:
+        """Return the entry of a host, or of those with its name and a number; None if there is none."""
+        numbered = NUMBERED.fullmatch(host)
+        return self.hosts.get(host) or (self.hosts.get(numbered[1]) if numbered else None)
 
 
 class SimulationSection(Section):

@@ -13,7 +13,7 @@ from ..algorithms.registry import ALGORITHMS
 from ..launch import flags
 from ..launch.description import Description, DescriptionError
 from ..samples import UNKNOWN, Iterations, Training
-from ..simulate.cluster import NUMBERED, links, model
+from ..simulate.cluster import links, model
 from ..simulate.job import SimulationJob
 from .bottleneck import Bottleneck, bottleneck, busiest_traffic
 from .candidates import STRIPPED, Candidate, PlanClass, class_of
@@ -107,8 +107,7 @@ def with_workers(description: Description, ranks: Collection[int]) -> Descriptio
 
 def with_known_hosts(description: Description) -> Description:
     """Return a description without links of hosts on which no process runs."""
-    names = set(description.host_names())
-    names |= {match[1] for name in names if (match := NUMBERED.fullmatch(name))}
+    names = description.link_names()
     hosts = {name: link for name, link in description.network.hosts.items() if name in names}
     network = description.network.model_copy(update={"hosts": hosts})
     return description.model_copy(update={"network": network})

@@ -15,7 +15,7 @@ from ..launch.simulation_schema import DeviceBehaviour, HostLink, NetworkSection
 from ..launch.workers import device_folders
 from ..launch.yaml_text import DescriptionError
 from ..runtime.errors import suggestion
-from ..simulate.cluster import NUMBERED, links
+from ..simulate.cluster import links
 from .forecast import with_known_hosts
 
 FORMS = "network=10Gbit, latency=5ms, without=HOST, without=HOST/DEVICE, add=gpu:0.03x2, servers=2 or per-host"
@@ -112,21 +112,15 @@ def _with_link(description: Description, field: str, value: str, host: str) -> D
     network, hosts = description.network, dict(description.network.hosts)
     update: dict[str, Any] = {}
     if host:
-        known_hosts = _known_hosts(description)
+        known_hosts = description.link_names()
         if host not in known_hosts:
             raise WhatIfError(f"nothing runs on a host {host!r}{suggestion(host, known_hosts)}")
-        link = hosts.get(host) or (hosts.get(match[1]) if (match := NUMBERED.fullmatch(host)) else None)
-        entry = link or HostLink()
+        entry = network.link_of(host) or HostLink()
         hosts[host] = entry.model_copy(update={field: limit})
     else:
         update[field] = limit
         hosts = {name: link.model_copy(update={field: None}) for name, link in hosts.items()}
     return description.model_copy(update={"network": network.model_copy(update={**update, "hosts": hosts})})
-
-
-def _known_hosts(description: Description) -> list[str]:
-    names = description.host_names()
-    return list(dict.fromkeys([*names, *(match[1] for name in names if (match := NUMBERED.fullmatch(name)))]))
 
 
 def _without(description: Description, value: str, _: str) -> Description:

@@ -21,8 +21,6 @@ from .network import Link
 from .servers import ServerModel
 from .world import WorkerModel
 
-#: Name of a host of an entry with `count`: HOST-0, HOST-1 …
-NUMBERED = re.compile(r"(.+)-[0-9]+")
 ROUND_FILE = re.compile(r"iter-([0-9]+)\.txt")
 
 
@@ -137,9 +135,7 @@ def links(description: Description) -> Callable[[str], Link]:
     latency = network.latency or 0.0
 
     def link(host: str) -> Link:
-        numbered = NUMBERED.fullmatch(host)
-        entry = network.hosts.get(host) or (network.hosts.get(numbered[1]) if numbered else None)
-        if entry is None:
+        if (entry := network.link_of(host)) is None:
             return Link(bandwidth, latency / 2)
         # A host's latency includes half of the default latency, the share of the host at the other end.
         half = latency / 2 if entry.latency is None else entry.latency - latency / 2
@@ -150,8 +146,7 @@ def links(description: Description) -> Callable[[str], Link]:
 
 def _check_hosts(description: Description) -> None:
     """Refuse hosts that `links` would ignore."""
-    network, hosts = description.network, description.host_names()
-    known_hosts = dict.fromkeys([*hosts, *(match[1] for host in hosts if (match := NUMBERED.fullmatch(host)))])
+    network, known_hosts = description.network, description.link_names()
     half = (network.latency or 0.0) / 2
     for host, entry in network.hosts.items():
         if host not in known_hosts:
