@@ -48,42 +48,26 @@ def all_printable(content: Any) -> Any:
     return content
 
 
-class RateLimit:
-    """Admits a limited number of lines in a period, and counts the others.
-
-    Args:
-        lines: number of lines to admit in each period.
-        seconds: length of a period, which begins with its first line.
-    """
-
-    def __init__(self, lines: int, seconds: float) -> None:
-        self._lines, self._seconds = lines, seconds
-        self._since, self._seen = -math.inf, 0
-
-    def admit(self, now: float) -> int | None:
-        """Return the number of lines dropped before this one, or None to drop this one."""
-        left_out = 0
-        if now - self._since >= self._seconds:
-            left_out = max(0, self._seen - self._lines)
-            self._since, self._seen = now, 0
-        self._seen += 1
-        return left_out if self._seen <= self._lines else None
-
-
 class RateLimitedLog:
-    """Passes on at most one message in 10 seconds, with the number of messages dropped before it.
+    """Passes on a limited number of messages in 10 seconds, with the number of messages dropped before.
 
     Args:
         emit: called with each message that is passed on.
+        most: number of messages to pass on in each period, which begins with its first message.
     """
 
-    def __init__(self, emit: Callable[[str], None]) -> None:
-        self._emit, self._limit = emit, RateLimit(1, 10.0)
+    def __init__(self, emit: Callable[[str], None], most: int = 1) -> None:
+        self._emit, self._most = emit, most
+        self._since, self._seen = -math.inf, 0
 
     def __call__(self, text: str) -> None:
         """Pass on a message, or count it."""
-        left_out = self._limit.admit(time.monotonic())
-        if left_out is not None:
+        now, left_out = time.monotonic(), 0
+        if now - self._since >= 10.0:
+            left_out = max(0, self._seen - self._most)
+            self._since, self._seen = now, 0
+        self._seen += 1
+        if self._seen <= self._most:
             self._emit(f"{text} (and {left_out} more of this kind before)" if left_out else text)
 
 

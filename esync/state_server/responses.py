@@ -8,9 +8,8 @@ from typing import Any
 from django.http import HttpResponse
 from pydantic_core import to_json
 
-from .. import config
 from ..coordination.coordinator import ConflictError, RefusedError
-from ..runtime.output import RateLimit, printable
+from ..runtime.output import RateLimitedLog, printable
 
 JSON = "application/json"
 
@@ -25,24 +24,8 @@ class UnavailableError(RefusedError):
     retry_after = 1.0
 
 
-class AtMost(logging.Filter):
-    """A log filter that passes at most `lines` lines per `seconds`, since a faulty worker may cause hundreds."""
-
-    def __init__(self, lines: int, seconds: float) -> None:
-        super().__init__()
-        self._limit = RateLimit(lines, seconds)
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether the line is to be written."""
-        left_out = self._limit.admit(record.created)
-        if left_out:
-            record.msg = f"{record.getMessage()} (and {left_out} lines before, not shown)"
-            record.args = ()
-        return left_out is not None
-
-
-logger = logging.getLogger("esync.state_server.answers")
-logger.addFilter(AtMost(lines=20, seconds=config.ANNOUNCE_AFTER))
+#: Logs refusals: some of them only, since a faulty worker may cause hundreds.
+_log = RateLimitedLog(logging.getLogger("esync.state_server").warning, most=20)
 
 
 def words(problems: list[Any]) -> str:
@@ -69,7 +52,7 @@ def data(content: dict[str, Any]) -> HttpResponse:
 
 def error(status: int, message: str, **headers: str) -> HttpResponse:
     """Return an error that the caller can read, and log it."""
-    logger.warning("answered %d: %s", status, printable(message))
+    _log(f"answered {status}: {printable(message)}")
     return response(json.dumps({"error": message}).encode(), status, **headers)
 
 
