@@ -5,7 +5,6 @@ and one lock: a thread holds `service.lock` during the whole time that it reads 
 that a query never sees half a round.
 """
 
-import os
 import threading
 from pathlib import Path
 
@@ -13,9 +12,6 @@ from ..runtime.errors import ExpectedError
 from .history import History
 from .registry import JobRegistry
 from .state_folder import StateFolder, StateFolderError
-
-#: The history's SQLite file in the state folder.
-HISTORY_FILE = "history.sqlite3"
 
 
 class Service:
@@ -42,7 +38,6 @@ class Service:
         """
         self.folder = StateFolder(state_dir)
         try:
-            choose_database(self.folder.path)
             self.jobs = JobRegistry(self.folder.jobs, self.history)
             try:
                 self.jobs.restore()
@@ -64,15 +59,6 @@ class Service:
 
 #: The parts of this process's state server.
 service = Service()
-
-
-def choose_database(folder: Path) -> None:
-    """Put the history into the state folder, unless DATABASE_URL is set. Django must be set up."""
-    from django.db import connections
-
-    if not os.environ.get("DATABASE_URL"):
-        connections.close_all()
-        connections.settings["default"]["NAME"] = folder / HISTORY_FILE
 
 
 def set_up_django() -> None:

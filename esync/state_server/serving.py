@@ -54,9 +54,8 @@ def serve(
             state_dir = Path(stack.enter_context(temporary))
         folder = (state_dir or state_folder.default(port)).absolute()
         state_folder.StateFolder(folder).close()  # the process that answers requests locks it again
-        service.set_up_django()
-        service.choose_database(folder)
         os.environ[state_folder.VARIABLE] = str(folder)
+        service.set_up_django()
         server = _server(address, number, cert, key)
         url = f"{'https' if cert else 'http'}://{f'[{address}]' if ':' in address else address}:{number}"
         ready = multiprocessing.Event()

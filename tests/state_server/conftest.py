@@ -3,6 +3,7 @@
 import contextlib
 import math
 import os
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,8 +18,11 @@ from esync import config
 from esync.state_server.registry import JobRegistry
 from esync.state_server.service import Service, service
 
-os.environ["DJANGO_SETTINGS_MODULE"] = "esync.state_server.settings"
-django.setup()
+STATE = tempfile.TemporaryDirectory(prefix="esync-state-")
+with pytest.MonkeyPatch.context() as patch:
+    patch.setenv("ESYNC_STATE_DIR", STATE.name)
+    os.environ["DJANGO_SETTINGS_MODULE"] = "esync.state_server.settings"
+    django.setup()
 
 
 class QuietHandler(WSGIRequestHandler):
@@ -29,9 +33,9 @@ class QuietHandler(WSGIRequestHandler):
 
 
 @pytest.fixture(scope="session")
-def running(tmp_path_factory) -> Iterator[Service]:
+def running() -> Iterator[Service]:
     """The parts of the state server in this process."""
-    service.start(tmp_path_factory.mktemp("state"))
+    service.start(Path(STATE.name))
     assert service.history.ready.wait(60)
     yield service
     service.close()
