@@ -3,7 +3,7 @@
 A line consists of eight hexadecimal digits (CRC-32 of the rest), a blank, and JSON without blanks. The
 first line, the head, contains the job's complete state. The others are messages in the order in which
 they were handled. Each is written by a single write before its message is answered, so that nothing is
-lost when the process ends, even by kill -9. There is no fsync, which would protect against a crash of
+lost when the process ends, even by kill -9. There is no fsync of messages, which would protect against a crash of
 the *machine*, but add milliseconds to every answer.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import config
-from ..runtime.files import replace_file
+from ..runtime.files import write_atomically
 
 logger = logging.getLogger("esync.state_server")
 
@@ -116,17 +116,7 @@ class Journal:
             OSError: the file cannot be written.
         """
         line = encode(self._head())
-        temporary = self.path.with_name(self.path.name + ".new")
-        file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        try:
-            try:
-                _write(file, line)
-            finally:
-                os.close(file)
-            replace_file(temporary, self.path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        write_atomically(self.path, line)
         self._adopt_file(os.open(self.path, os.O_WRONLY | os.O_APPEND), len(line), len(line))
 
     def resume(self, contents: Contents) -> None:
@@ -160,7 +150,8 @@ class Journal:
             if self._size + len(line) > max(config.JOURNAL_BYTES, 4 * self._least):
                 self.begin()
                 return
-            _write(self._file, line)
+            if os.write(self._file, line) < len(line):
+                raise OSError(errno.ENOSPC, "no room for a whole line")
             self._size += len(line)
         except OSError as error:
             self._broken, self._retry_at = True, time.monotonic() + config.JOURNAL_RETRY
@@ -178,8 +169,3 @@ class Journal:
         if self._file is not None:
             os.close(self._file)
         self._file, self._size, self._least, self._broken = file, size, least, False
-
-
-def _write(file: int, line: bytes) -> None:
-    if os.write(file, line) < len(line):
-        raise OSError(errno.ENOSPC, "no room for a whole line")

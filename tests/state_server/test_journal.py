@@ -1,9 +1,11 @@
 """The journal of a job: what a process that ends at any moment leaves behind."""
 
+import errno
 import json
 import os
 import random
 import zlib
+from pathlib import Path
 
 import pytest
 from calling import report
@@ -30,6 +32,17 @@ def reopened(jobs: JobRegistry) -> JobRegistry:
     again = JobRegistry(jobs._folder)
     again.restore()
     return again
+
+
+def fill_disk(monkeypatch: pytest.MonkeyPatch, room: int = 0) -> None:
+    """Let the disk have no room for more than so many bytes of each line, and for no new file."""
+    real = os.write
+    monkeypatch.setattr(os, "write", lambda file, data: real(file, data[:room]) if room else 0)
+
+    def refuse(path: Path, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    monkeypatch.setattr(journal, "write_atomically", refuse)
 
 
 def same(job: Job, other: Job) -> bool:
@@ -172,14 +185,13 @@ def test_journal_on_full_disk_is_completed_afterwards(tmp_path, monkeypatch, cap
     monkeypatch.setattr(config, "JOURNAL_RETRY", 0.0)
     jobs = JobRegistry(tmp_path)
     job = jobs.begin("a", 2, 0.02, 1)
-    real, room = os.write, 30
-    monkeypatch.setattr(os, "write", lambda file, data: real(file, data[:room]))
-    for k in range(3):
-        job.query(0, 1, k, 0.5, now=1.0 + k)
+    with monkeypatch.context() as full:
+        fill_disk(full, room=30)
+        for k in range(3):
+            job.query(0, 1, k, 0.5, now=1.0 + k)
     assert "cannot write the journal" in caplog.text
     assert "no room" in caplog.text
     assert reopened(jobs).get("a").coordinator.snapshot()["records"][0][1] == 0  # so far it is lost
-    room = 10**9
     job.query(0, 1, 3, 0.5, now=4.0)
     assert same(reopened(jobs).get("a"), job)
 
@@ -192,7 +204,7 @@ def test_journal_of_a_replaced_job_never_overwrites_its_successors(tmp_path, mon
     old.query(0, 1, 0, 0.1, now=old.clock.now() - 100.0)
     if why == "it was broken":
         with monkeypatch.context() as full:
-            full.setattr(os, "write", lambda file, data: 0)
+            fill_disk(full)
             old.query(1, 1, 0, 0.1, now=old.clock.now() - 100.0)
     else:
         monkeypatch.setattr(config, "JOURNAL_BYTES", 0)
@@ -207,7 +219,7 @@ def test_journal_that_cannot_be_created_leaves_the_present_job(tmp_path, monkeyp
     jobs = JobRegistry(tmp_path)
     old = jobs.begin("a", 2, 0.02, 1)
     with monkeypatch.context() as full:
-        full.setattr(os, "write", lambda file, data: 0)
+        fill_disk(full)
         with pytest.raises(UnavailableError, match=r"a\.journal cannot be written: no room"):
             jobs.begin("a", 3, 0.02, 1)
     assert (jobs.get("a") is old, old.ended) == (True, None)
