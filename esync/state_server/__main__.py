@@ -65,9 +65,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
     try:
         _serve(arguments)
-    except ModuleNotFoundError as error:
-        print(f"the state server needs {error.name}, which is not installed: pip install esync again", file=sys.stderr)
-        return 1
     except ExpectedError as error:
         print(error, file=sys.stderr)
         return 1
