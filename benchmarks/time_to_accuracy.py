@@ -50,6 +50,7 @@ from harness.simulations import parser as simulation_parser
 from esync.arguments import count
 from esync.models.names import has_batch_norm
 from esync.reports.published_results import TABLE_1
+from esync.simulate.timing import SIZES
 
 #: Networks of the paper → the multiple of their channels: Inception-v3 at a quarter would cost
 #: three times as much as at a sixteenth.
@@ -142,7 +143,7 @@ class TargetRun:
         """Return the file of the paper's cluster with the full network's messages and free evaluations."""
         source = program.CLUSTERS / f"{CLUSTERS.get(self.network, f'paper-{self.network}')}.yaml"
         content = yaml.safe_load(source.read_text())
-        content["simulate"] = {"messages_of": self.network, "evaluation_time": 1e-6}
+        content["simulate"] = {"model_bytes": f"{4 * sum(SIZES[self.network].values())}B", "evaluation_time": 1e-6}
         per_host = PER_HOST in self.setting
         if per_host:
             content["per_host"] = True

@@ -234,7 +234,7 @@ def narrow_cluster(name: str, changes: Mapping[str, Any], out: Path) -> Path:
     """
     description: dict[str, Any] = yaml.safe_load((program.CLUSTERS / "paper-narrow.yaml").read_text())
     del description["train"]["max_time"]
-    description["simulate"] = {"messages_of": "resnet18-v1", "evaluation_time": 1e-6}
+    description["simulate"] = {"model_bytes": "44.73988MB", "evaluation_time": 1e-6}
     description |= changes
     name = "-".join([name, *(key for key in ("per_host",) if description.get(key))])
     return write_description(out / f"{name}.yaml", description)

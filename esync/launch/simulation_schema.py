@@ -126,13 +126,6 @@ class SimulationSection(Section):
     evaluation_time: float = Field(default=config.SIMULATE_EVALUATION_TIME, gt=0)  # seconds of one evaluation
     # bytes per second that a worker copies or sums in a host group
     memory_bandwidth: Annotated[float, quantity(SPEEDS, "10GB", positive=True)] = config.SIMULATE_MEMORY_BANDWIDTH
-    messages_of: str | None = None  # network whose messages are modelled while a smaller one trains
-    # bytes of the exchanged values as float32; None: those of the network
+    # bytes of the exchanged values as float32, also where a smaller network trains; None: those of the network
     model_bytes: Annotated[float | None, quantity(SIZES, "44.7MB", positive=True)] = None
     batch_size: int | None = Field(default=None, ge=1)  # samples of one iteration of a `program`
-
-    @model_validator(mode="after")
-    def _one_size(self) -> "SimulationSection":
-        if self.messages_of is not None and self.model_bytes is not None:
-            raise error("messages_of says how large the messages are, too; leave one of them out", "model_bytes")
-        return self

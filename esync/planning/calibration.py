@@ -247,7 +247,6 @@ def _set_model(content: dict[str, Any], program: Sequence[str], measurement: Mea
             1, round(statistics.median(device.batch_size for device in measurement.devices.values()))
         )
     content["simulate"] = {**(content.get("simulate") or {}), **model}
-    content["simulate"].pop("messages_of", None)
 
 
 def _rounded(value: float) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import config
 from ..arguments import expand_paths
-from ..data import REGISTRY, Dataset, load
+from ..data import REGISTRY, load
 from ..exchange import STATISTICS, WEIGHTS
 from ..launch import flags
 from ..launch.batch_shares import check_batch_by_speed, divides_by_speed, partition_of
@@ -19,7 +19,6 @@ from ..launch.host_groups import check_per_host, exchanges_per_host
 from ..launch.simulation_schema import SimulationSection
 from ..launch.user_program import UserProgram, up_to_the_program
 from ..loggers import tensorboard
-from ..models.names import is_network
 from ..runtime import progress
 from ..runtime.errors import ExpectedError
 from ..runtime.progress_view import ProgressView
@@ -208,26 +207,23 @@ def _train(description: Description, typed: Mapping[str, Any]) -> Mapping[str, A
 
 def _numerics(job: SimulationJob, options: Any, workers: int, section: SimulationSection) -> tuple[Numerics, float]:
     """Return the numerics, and the factor by which modelled messages are larger than simulated ones."""
-    messages_of, model_bytes = section.messages_of, section.model_bytes
-    if messages_of is not None and not is_network(messages_of):
-        raise DescriptionError(f"{job.file}: simulate.messages_of: {messages_of!r} is no network with a name")
+    model_bytes = section.model_bytes
     if job.numerics == "none":
-        if model_bytes is not None:
-            return _timing_of_size(options, model_bytes), 1.0
-        return _timing(options, messages_of or options.network), 1.0
+        return _timing(options) if model_bytes is None else _timing_of_size(options, model_bytes), 1.0
     from .gradients import GradientNumerics
 
     numerics = GradientNumerics(options, workers, job.initial_model)
-    if messages_of is None and model_bytes is None:
+    if model_bytes is None:
         return numerics, 1.0
-    trained = sum(_sizes(options.network, numerics.dataset).values())
-    modelled = sum(_sizes(messages_of, numerics.dataset).values()) if messages_of else _values(model_bytes)
-    return numerics, modelled / trained
+    from .built_network import vector_sizes
+
+    dataset = numerics.dataset
+    return numerics, _values(model_bytes) / sum(vector_sizes(options.network, dataset.classes, dataset.shape).values())
 
 
-def _values(model_bytes: float | None) -> int:
+def _values(model_bytes: float) -> int:
     """Return the number of float32 values in `model_bytes` bytes."""
-    return max(1, round((model_bytes or 0.0) / 4))
+    return max(1, round(model_bytes / 4))
 
 
 def _timing_of_size(options: Any, model_bytes: float) -> TimingNumerics:
@@ -241,19 +237,14 @@ def _timing_of_size(options: Any, model_bytes: float) -> TimingNumerics:
     return TimingNumerics(options, samples, {WEIGHTS: _values(model_bytes), STATISTICS: 0}, digest)
 
 
-def _sizes(network: str, dataset: Dataset) -> Mapping[str, int]:
-    from .built_network import vector_sizes
-
-    return vector_sizes(network, dataset.classes, dataset.shape)
-
-
-def _timing(options: Any, network: str) -> TimingNumerics:
-    """Return numerics without gradients, with the messages of a network.
+def _timing(options: Any) -> TimingNumerics:
+    """Return numerics without gradients.
 
     A network that is not in `timing.SIZES` is built once for the sizes of its vectors, and a user's
     data set is read for its number of samples.
     """
     samples, classes, shape, digest = _data_facts(options.dataset, options.data_dir)
+    network = options.network
     if network in SIZES and options.dataset in REGISTRY:
         return TimingNumerics(options, samples, SIZES[network])
     try:

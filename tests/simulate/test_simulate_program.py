@@ -146,7 +146,6 @@ def test_simulate_with_mistake_names_it(described, capsys, words, code, message)
         ("[[2, 0.5]]", "[[2, 0]]", "speed"),
         ("bandwidth: 1Gbit", "bandwidth: 0Mbit", "network.bandwidth: '0Mbit': expected more than 0"),
         ("bandwidth: 100Mbit", f"bandwidth: {'9' * 310}bit", "the number is too large"),
-        ("evaluation_time: 0.5", "messages_of: resnet", "simulate.messages_of: 'resnet' is no network with a name"),
         ("hosts: {far:", "hosts: {edge: {latency: 1ms}, far:", "network.hosts.edge: nothing runs on a host of that"),
         ("latency: 5ms", "latency: 50us", "network.hosts.far.latency: 0.05 ms are less than half of network.latency"),
         (
@@ -228,7 +227,7 @@ def test_simulate_with_free_network_is_faster(described):
 
 
 @pytest.mark.parametrize("numerics", ["none", "real"])
-def test_simulate_with_messages_of_a_larger_network_sends_as_much_as_that(described, numerics):
+def test_simulate_with_the_size_of_a_larger_network_sends_as_much_as_that(described, numerics):
     def received(network: str, extra: str = "") -> list[float]:
         described.write_text(DESCRIPTION.replace("evaluation_time: 0.5", f"evaluation_time: 100{extra}"))
         path = described.parent / "result.json"
@@ -246,7 +245,7 @@ def test_simulate_with_messages_of_a_larger_network_sends_as_much_as_that(descri
 
     large = received("lenet")
     assert all(small < 0.9 * amount for small, amount in zip(received("mlp"), large, strict=True))
-    assert received("mlp", ", messages_of: lenet") == pytest.approx(large, rel=0.03)  # there are headers, too
+    assert received("mlp", ", model_bytes: 246824B") == pytest.approx(large, rel=0.03)  # there are headers, too
 
 
 def test_simulate_goes_on_with_the_final_model_of_another_simulation(described):
@@ -352,7 +351,6 @@ def test_simulate_model_bytes_count_instead_of_those_of_the_network(described):
         (PROGRAM.replace("model_bytes: 10MB, ", ""), ["--numerics=none", "--rounds=1"], "{model_bytes: 44.7MB}"),
         (PROGRAM, ["--numerics=none", "--network=lenet"], "--network: the program decides on it"),
         (PROGRAM.replace("10MB", "10"), ["--numerics=none"], "units B, kB, MB, GB, for instance 44.7MB"),
-        (PROGRAM.replace("10MB", "10MB, messages_of: lenet"), [], "messages_of says how large the messages are, too"),
         (DESCRIPTION.replace("simulate: {eval", "simulate: {batch_size: 4, eval"), [], "train.batch_size"),
         (
             DESCRIPTION.replace("mode: esync", "mode: esync, elastic: true, redistribute: true"),
