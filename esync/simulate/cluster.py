@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +15,10 @@ from ..runtime.errors import suggestion
 from ..runtime.files import expanded
 from ..runtime.phase_timer import iteration_times
 from .coordination import StateServerModel
-from .devices import DeviceModel, Pause, SpeedProfile, StalledError
+from .devices import DeviceModel, SpeedProfile, StalledError
 from .network import Link
 from .servers import ServerModel
 from .world import WorkerModel
-
-ROUND_FILE = re.compile(r"iter-([0-9]+)\.txt")
 
 
 @dataclass(frozen=True)
@@ -175,7 +172,7 @@ def _worker(rank: int, worker: WorkerEntry, device_folder: str, folder: Path) ->
         jitter=0.0 if trace else behaviour.jitter,
         distribution=behaviour.distribution,
         speed=behaviour.speed,
-        pauses=[Pause(pause.at, pause.lasting, pause.every) for pause in behaviour.pauses],
+        pauses=behaviour.pauses,
         trace=trace,
         straggler_events=worker.straggler_events,
     )
@@ -192,7 +189,7 @@ def _trace(path: Path, rank: int) -> tuple[float, ...]:
     """Return the seconds of the iterations in a round file, or in a folder of them in order."""
     location = f"workers[{rank}].simulate.trace: {path}"
     try:
-        files = sorted(path.glob("iter-*.txt"), key=_number) if path.is_dir() else [path]
+        files = sorted(path.glob("iter-*.txt"), key=lambda file: int(file.stem[5:])) if path.is_dir() else [path]
         seconds = [
             iteration_time
             for file in files
@@ -205,11 +202,6 @@ def _trace(path: Path, rank: int) -> tuple[float, ...]:
     if not seconds or not all(0 < duration < math.inf for duration in seconds):
         raise DescriptionError(f"{location}: expected round files with iterations that take time")
     return tuple(seconds)
-
-
-def _number(path: Path) -> int:
-    match = ROUND_FILE.fullmatch(path.name)
-    return int(match[1]) if match else 0
 
 
 def _bytes(bits: float | None, otherwise: float) -> float:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from typing_extensions import override
 
+from ..launch.simulation_schema import PauseEntry
 from ..runtime.device import Device
 from ..runtime.errors import ExpectedError
 from ..runtime.straggler_injection import COMPUTE, Straggler, StragglerEvent
@@ -25,21 +26,6 @@ MIN_FACTOR = 0.1
 #: stalled.
 _TURNS = 10_000
 _CHUNK = 256
-
-
-@dataclass(frozen=True)
-class Pause:
-    """A pause, in which nothing is computed.
-
-    Attributes:
-        at: seconds of virtual time at which it begins.
-        lasting: its duration in seconds.
-        every: seconds from one beginning to the next; None if it happens once.
-    """
-
-    at: float
-    lasting: float
-    every: float | None = None
 
 
 @dataclass(frozen=True)
@@ -60,7 +46,7 @@ class DeviceModel:
     jitter: float = 0.0
     distribution: str = "normal"
     speed: Sequence[tuple[float, float]] = ()
-    pauses: Sequence[Pause] = ()
+    pauses: Sequence[PauseEntry] = ()
     trace: Sequence[float] = field(default=())
     straggler_events: Sequence[StragglerEvent] = ()
 
@@ -111,13 +97,11 @@ class SpeedProfile:
         pauses: periods without work.
     """
 
-    def __init__(self, speed: Sequence[tuple[float, float]], pauses: Sequence[Pause]) -> None:
+    def __init__(self, speed: Sequence[tuple[float, float]], pauses: Sequence[PauseEntry]) -> None:
         self._from = [start for start, _ in speed]
         self._speeds = [1.0, *(rate for _, rate in speed)]
         self._pauses = tuple(pauses)
         self.steady = not speed and not pauses
-        if self._speeds[-1] <= 0:
-            raise ValueError("a device whose speed is 0 in the end never finishes anything")
 
     def ends(self, begun: float, work: float) -> float:
         """Return the virtual time at which work that began at `begun` is finished.
@@ -152,7 +136,7 @@ class SpeedProfile:
             now = until
 
 
-def _turn(pause: Pause, now: float) -> tuple[float, float]:
+def _turn(pause: PauseEntry, now: float) -> tuple[float, float]:
     """Return beginning and end of the pause in progress at `now`, or of the next one."""
     if pause.every is None:
         return (pause.at, pause.at + pause.lasting) if now < pause.at + pause.lasting else (math.inf, math.inf)
