@@ -186,8 +186,8 @@ def expand_paths(options: argparse.Namespace) -> None:
 
 def typed_flags(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> set[str]:
     """Return the destinations of the flags that are on the command line."""
-    # A flag whose default is suppressed has no value unless it is typed.
-    names = [action.dest for action in parser._actions if action.default is not argparse.SUPPRESS]
+    # A flag whose default is suppressed has no value unless it is typed; a list is appended to.
+    names = [action.dest for action in parser._actions if action.default not in (argparse.SUPPRESS, [])]
     namespace = argparse.Namespace(**dict.fromkeys(names, argparse.SUPPRESS))
     parsed, _ = parser.parse_known_args(arguments, namespace)
     return {name for name, value in vars(parsed).items() if value is not argparse.SUPPRESS}

@@ -75,7 +75,7 @@ def _add_to(parser: argparse.ArgumentParser) -> None:
     add("--free-network", action="store_true", help="ignore the section network: messages cost nothing")
     add(
         "--sweep",
-        action=_Collect,
+        action="append",
         default=[],
         metavar="KEY=A,B,C",
         help="simulate every combination; KEY is a flag (epsilon) or a place in FILE (network.bandwidth)",
@@ -88,17 +88,6 @@ def _add_to(parser: argparse.ArgumentParser) -> None:
         "means of their figures",
     )
     add("--jobs", type=arguments.count, default=None, help="simulations of a sweep at a time (default: the cores)")
-
-
-class _Collect(argparse.Action):
-    """Appends values like argparse's action, although `arguments.typed_flags` replaces the default."""
-
-    def __call__(
-        self, parser: object, namespace: argparse.Namespace, values: Any, option_string: object = None
-    ) -> None:
-        """Append a value."""
-        before = getattr(namespace, self.dest)
-        setattr(namespace, self.dest, [*(before if isinstance(before, list) else []), values])
 
 
 def main(words: list[str] | None = None) -> int:
