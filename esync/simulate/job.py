@@ -188,7 +188,7 @@ def run(job: SimulationJob) -> FinishedSimulation:
         "preparation": ready - begun,
         "simulation": finished - ready,
         "core_seconds": time.process_time() - processor,
-        "events": simulation.events,
+        "events": simulation.engine.events,
         **getattr(numerics, "seconds", {}),
         "computed_gradients": getattr(numerics, "gradients", 0),
     }

@@ -177,21 +177,6 @@ class Simulation:
         self._callbacks: dict[int, RoundCallbacks] = {}
 
     @property
-    def now(self) -> float:
-        """Virtual time in seconds."""
-        return self.engine.now
-
-    @property
-    def events(self) -> int:
-        """Number of events so far."""
-        return self.engine.events
-
-    @property
-    def server_seconds(self) -> list[float]:
-        """Seconds that each parameter server has spent on messages."""
-        return [node.busy for node in self.side.nodes]
-
-    @property
     def rounds(self) -> int:
         """Number of rounds completed, as server 0 counts them (mode local: as the worker does)."""
         return self.workers[0].rounds if self._round_state is None else self._round_state.round
@@ -264,7 +249,7 @@ class Simulation:
             if len(sums.worlds) == 1:
                 sums.began = self.engine.now
             metrics = SimulationMetrics(
-                sums, lambda: self.now, self._round_callbacks(sums, trainer), self._watch_rounds
+                sums, lambda: self.engine.now, self._round_callbacks(sums, trainer), self._watch_rounds
             )
             try:
                 train(trainer, iteration, metrics, iteration.data)
@@ -309,7 +294,7 @@ class Simulation:
         round_callbacks = RoundCallbacks(
             callbacks,
             self._facts(worker, trainer),
-            LogClock(lambda: self.now),
+            LogClock(lambda: self.engine.now),
             evaluations,
             sums,
         )

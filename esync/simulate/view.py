@@ -12,7 +12,7 @@ def show(view: ProgressView, simulation: Simulation, trainer: Any) -> None:
     if view.due:
         accuracy = simulation.accuracies[-1].accuracy if simulation.accuracies else None
         note = "" if accuracy is None else f", accuracy {accuracy:.3f}"
-        view.show(share(simulation), f"round {trainer.round}, virtual {clock(simulation.now)}{note}")
+        view.show(share(simulation), f"round {trainer.round}, virtual {clock(simulation.engine.now)}{note}")
 
 
 def share(simulation: Simulation) -> float | None:
@@ -27,5 +27,5 @@ def share(simulation: Simulation) -> float | None:
     if options.epochs:
         shares.append(simulation.samples / (options.epochs * simulation.numerics.samples))
     if options.max_time:
-        shares.append((simulation.now - first.began) / options.max_time)
+        shares.append((simulation.engine.now - first.began) / options.max_time)
     return min(1.0, max(shares)) if shares else None

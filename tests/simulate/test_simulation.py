@@ -196,8 +196,8 @@ def test_simulated_batches_by_speed_follow_a_device_that_becomes_slower():
     divided = simulate(replace(modelled, step_times=(StepTime(0.1), StepTime(0.1))), *words, rounds=100)
 
     assert divided.samples == equal.samples == 100 * 128
-    assert equal.now == pytest.approx(20 * 0.1 + 80 * 0.3, rel=0.05)
-    assert divided.now == pytest.approx(20 * 0.1 + 5 * 0.3 + 75 * 0.15, rel=0.05)  # 96 and 32 samples
+    assert equal.engine.now == pytest.approx(20 * 0.1 + 80 * 0.3, rel=0.05)
+    assert divided.engine.now == pytest.approx(20 * 0.1 + 5 * 0.3 + 75 * 0.15, rel=0.05)  # 96 and 32 samples
 
 
 def test_simulation_with_the_same_seed_repeats_and_with_another_differs():

@@ -39,7 +39,7 @@ def test_tiered_rounds_are_those_of_the_first_tier(words):
     state, slow = agreeing(simulation), simulation.workers[2]
     assert state.round == 60
     # It ends with the others, but for an iteration.
-    assert 60 * 0.15 - 0.1 < simulation.now < simulation.workers[1].ended + 2.1
+    assert 60 * 0.15 - 0.1 < simulation.engine.now < simulation.workers[1].ended + 2.1
     assert 3 <= slow.rounds <= 60 * 0.15 / 2.0 + 2
     assert simulation.workers[1].longest_wait < 0.2
     assert state.version == 60 * 2 + slow.rounds  # every update of the slow one has been used
@@ -68,7 +68,7 @@ def test_tiered_worker_that_is_left_out_sends_nothing_and_ends_with_the_others()
     state, out = agreeing(simulation), simulation.workers[2]
     assert state.version == 2 * 600
     assert out.rounds == 0
-    assert simulation.now < 600 * 0.15 + 41.0
+    assert simulation.engine.now < 600 * 0.15 + 41.0
 
 
 @pytest.mark.parametrize("words", [(), ("--overlap", "--compression=fp16")])
