@@ -60,7 +60,7 @@ def check_path(path: Path) -> None:
             cannot be written.
     """
     try:
-        if path.exists() and not _is_calibrated(path):
+        if path.exists() and not (path.is_file() and path.read_bytes().startswith(MARK.encode())):
             raise CalibratedFileError(
                 f"{path}: the file exists, and esync plan has not written it; name another one with --write, or delete "
                 "it"
@@ -72,14 +72,6 @@ def check_path(path: Path) -> None:
         raise CalibratedFileError(
             f"{path} cannot be written: {error.strerror or error}; name another file with --write"
         ) from None
-
-
-def _is_calibrated(path: Path) -> bool:
-    """Return whether a path is a file that `write_calibrated` has written."""
-    if not path.is_file():  # reading a pipe would block
-        return False
-    with path.open("rb") as file:
-        return file.read(len(MARK)) == MARK.encode()
 
 
 def write_calibrated(path: Path, file: Path, content: Mapping[str, Any], measurement: Measurement) -> None:

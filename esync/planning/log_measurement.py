@@ -6,7 +6,6 @@ processes are on one machine, and otherwise to the network.
 """
 
 import json
-import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -141,14 +140,10 @@ def _device(device: DeviceFolder, logged: _Run) -> DeviceFigures:
         samples = sum(entry["num_samples"] for entry in counted)
         vectors = {WEIGHTS: int(facts["parameters"]), STATISTICS: 0}
         transfers = [float(entry["transfer"]) for entry in counted if entry.get("transfer") is not None]
-        if not all(0 <= value < math.inf for value in (samples, vectors[WEIGHTS], *times, *transfers)):
-            raise ValueError("a time or a size is negative or not finite")
         phases: Iterable[Mapping[str, float]] = [times for entry in counted for times in entry["time"].values()]
         logged.questions += [phase[CHECK_READY] for phase in phases if phase.get(CHECK_READY, 0.0) > _NO_QUERY]
         chosen = {**facts, **(facts.get("options") or {})}  # the options of a program are its algorithm's
         options = {name: chosen[name] for name in (*_OPTIONS, *_WORK) if chosen.get(name) is not None}
-        if not isinstance(options["mode"], str):
-            raise TypeError("the mode is no text")
     except OSError as error:
         raise LogsError(f"{error.filename}: {error.strerror or error}") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
