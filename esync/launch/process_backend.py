@@ -65,10 +65,8 @@ class ChildProcess:
         """Close the pipe to the ended shim; return the command's exit code, negative for a signal."""
         self.arriving = False
         self._line.cut()
-        numbers = {
-            member.value for member in signal.Signals
-        }  # codes of real-time signals, which have no names, are ordinary exit codes
-        return 128 - code if code - 128 in numbers else code
+        # Codes of real-time signals, which have no names, are ordinary exit codes.
+        return 128 - code if code - 128 in list(signal.Signals) else code
 
     def reports_start(self, line: str) -> bool:
         """Return whether a line of output reports that the command starts, and record it.

@@ -150,9 +150,7 @@ class Process:
         if self.exit_code is None or self.exit_code >= 0:
             return f"ended with exit code {self.exit_code}"
         number = -self.exit_code
-        name = (
-            signal.Signals(number).name if number in {member.value for member in signal.Signals} else f"signal {number}"
-        )
+        name = signal.Signals(number).name if number in list(signal.Signals) else f"signal {number}"
         hint = " (by somebody, or by the kernel for want of memory)" if name == "SIGKILL" else ""
         return f"was ended by {name}{hint}"
 
