@@ -22,7 +22,7 @@ from ..runtime.cores import threads
 from ..runtime.files import expanded
 from . import flags, repeat, report, slurm, user_program, view
 from .agent_pool import AgentPool
-from .description import Description, DescriptionError, read
+from .description import Description, errors_of, read
 from .folders import LogFolders
 from .gather import gather
 from .hosts import locate
@@ -143,17 +143,12 @@ def _launch(options: argparse.Namespace, typed: dict[str, Any]) -> int:
         for number in PREEMPTING:
             signal.signal(number, _preempt)
     try:
-        return _launch_all(description, options, typed)
+        if options.repeat is not None:
+            return _repeat(description, options, typed)
+        return _launch_once(description, options, typed, options.program or description.program).exit_code
     except _PreemptedError as signalled:
         _notify(report.preempted_by(str(signalled)))
         return preemption.EXIT_CODE
-
-
-def _launch_all(description: Description, options: argparse.Namespace, typed: dict[str, Any]) -> int:
-    """Launch the job, or all of its repetitions; return the exit code."""
-    if options.repeat is None:
-        return _launch_once(description, options, typed, options.program or description.program).exit_code
-    return _repeat(description, options, typed)
 
 
 def _repeat(description: Description, options: argparse.Namespace, typed: dict[str, Any]) -> int:
@@ -190,10 +185,8 @@ def _launch_once(
     seed: int | None = None,
 ) -> RunEnd:
     """Launch one job, and return how it has ended; `seed` is passed to the user's program."""
-    try:
+    with errors_of(options.file):
         hosts = locate(description)
-    except DescriptionError as error:
-        raise DescriptionError(f"{options.file}: {error}") from None
     if not options.dry_run and not all(host.local for host in hosts.values()):
         os.environ[TOKEN_VARIABLE] = os.environ.get(TOKEN_VARIABLE) or secrets.token_urlsafe(
             24
@@ -203,12 +196,8 @@ def _launch_once(
         token = secrets.token_hex(8)
 
         def job_on(remote: dict[str, HostResources]) -> LaunchPlan:
-            try:
+            with errors_of(options.file):
                 return plan(description, hosts, typed, local, remote, program, seed, token)
-            except flags.TypedFlagError:
-                raise
-            except DescriptionError as error:
-                raise DescriptionError(f"{options.file}: {error}") from None
 
         job = job_on({})
         if options.dry_run:

@@ -3,7 +3,8 @@
 Each error names the file, the line and the key, and says what would be valid there.
 """
 
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -221,6 +222,17 @@ class Description(Section):
         """Return the names that entries of `network.hosts` may have: of hosts, and of entries with `count`."""
         names = self.host_names()
         return list(dict.fromkeys([*names, *(match[1] for name in names if (match := NUMBERED.fullmatch(name)))]))
+
+
+@contextlib.contextmanager
+def errors_of(file: Path) -> Iterator[None]:
+    """Put the file in front of the errors of a description in a `with` block, but not of typed flags."""
+    try:
+        yield
+    except flags.TypedFlagError:
+        raise
+    except DescriptionError as error:
+        raise DescriptionError(f"{file}: {error}") from None
 
 
 def read(path: Path, changes: Mapping[str, Any] | None = None, cluster: Mapping[str, Any] | None = None) -> Description:

@@ -11,7 +11,7 @@ from .. import config
 from ..algorithms.rate_scaling import RateScalingOptions
 from ..algorithms.registry import ALGORITHMS
 from ..launch import flags
-from ..launch.description import Description, DescriptionError
+from ..launch.description import Description, errors_of
 from ..samples import UNKNOWN, Iterations, Training
 from ..simulate.cluster import links, model
 from ..simulate.job import SimulationJob
@@ -194,10 +194,8 @@ def speeds_of(description: Description, file: Path) -> list[float]:
     Raises:
         DescriptionError: a device's time is not known.
     """
-    try:
+    with errors_of(file):
         workers = model(description, file.parent).workers
-    except DescriptionError as error:
-        raise DescriptionError(f"{file}: {error}") from None
     return [batch_size_of(description) / worker.device.mean for worker in workers]
 
 

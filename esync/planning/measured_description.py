@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ..launch.description import DescriptionError, read
+from ..launch.description import errors_of, read
 from ..launch.resources import HostResources
 from ..runtime import descriptions
 from ..runtime.cores import threads
@@ -44,13 +44,11 @@ def write_measured(
             write = Path(write.name)
     check_path(write)
     description = read(file)
-    try:
+    with errors_of(file):
         if from_logs is not None:
             measurement = measure_from_logs(description, file, from_logs, notify, program)
         else:
             measurement = measure(description, HostResources((), threads()), notify, program)
-    except DescriptionError as error:
-        raise DescriptionError(f"{file}: {error}") from None
     content = calibrated(file, description, measurement, program)
     write_calibrated(write, file, content, measurement)
     notify(f"wrote {write}")

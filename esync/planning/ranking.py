@@ -8,7 +8,7 @@ from pathlib import Path
 from .. import config
 from ..algorithms import ALGORITHMS
 from ..data.partitions import by_label
-from ..launch.description import Description, DescriptionError, StateServerEntry, read
+from ..launch.description import Description, StateServerEntry, errors_of, read
 from ..launch.simulation_schema import NetworkSection
 from ..runtime.errors import ExpectedError
 from ..samples import UNKNOWN, Training
@@ -204,10 +204,8 @@ def _network_notes(changes: Sequence[Change], clusters: Sequence[Description]) -
 def _tasks(description: Description, path: Path, modes: Sequence[str], per_host: bool | None = None) -> list[Task]:
     """Return the candidates to simulate on one cluster; see `candidates`."""
     limit = limit_of(description, path)
-    try:
+    with errors_of(path):
         cluster = model(description, path.parent)
-    except DescriptionError as error:
-        raise DescriptionError(f"{path}: {error}") from None
     return [
         Task(candidate, description, path, limit) for candidate in candidates(description, cluster, modes, per_host)
     ]

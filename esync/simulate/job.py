@@ -14,7 +14,7 @@ from ..data import REGISTRY, load
 from ..exchange import STATISTICS, WEIGHTS
 from ..launch import flags
 from ..launch.batch_shares import check_batch_by_speed, divides_by_speed, partition_of
-from ..launch.description import Description, DescriptionError, read
+from ..launch.description import Description, DescriptionError, errors_of, read
 from ..launch.host_groups import check_per_host, exchanges_per_host
 from ..launch.simulation_schema import SimulationSection
 from ..launch.user_program import UserProgram, up_to_the_program
@@ -121,9 +121,8 @@ def run(job: SimulationJob) -> FinishedSimulation:
             if job.numerics != "none" and (remark := flags.rate_remark(description.train, options)):
                 progress.warn(remark)
     except flags.FlagError as error:
-        refused = flags.refusal(error, job.typed)
-        named = "" if isinstance(refused, flags.TypedFlagError) else f"{job.file}: "
-        raise DescriptionError(f"{named}{refused}") from None
+        with errors_of(job.file):
+            raise flags.refusal(error, job.typed) from None
     if description.program:
         options.network = UserProgram.of(description.program).name
     for name in CHECKPOINT_FLAGS:
@@ -145,11 +144,9 @@ def run(job: SimulationJob) -> FinishedSimulation:
     if not any(ends):
         raise DescriptionError(f"{job.file}: train: nothing ends this run; give --rounds, --epochs or --max-time")
     if per_host := exchanges_per_host(description, options):
-        try:
+        with errors_of(job.file):
             check_per_host(options)
-        except DescriptionError as error:
-            raise DescriptionError(f"{job.file}: {error}") from None
-    try:
+    with errors_of(job.file):
         if description.state_server is not None:  # launch passes its address to the workers
             options.state_server_ip = description.state_server.host
         by_speed, _ = divides_by_speed(description, options, bool(description.program))
@@ -158,8 +155,6 @@ def run(job: SimulationJob) -> FinishedSimulation:
         if cluster.step_times:
             check_batch_by_speed(options)
         options.partition = partition_of(options.partition, description.workers[: len(cluster.workers)])
-    except DescriptionError as error:
-        raise DescriptionError(f"{job.file}: {error}") from None
     if options.collective != "ps" and any(worker.crashes for worker in cluster.workers):
         raise DescriptionError(
             f"{job.file}: --collective {options.collective}: a crash would end the job; leave it out"
