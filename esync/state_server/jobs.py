@@ -75,10 +75,10 @@ class Job:
 
     # --- messages of workers ----------------------------------------------------------------------
 
-    def apply(self, rank: int, iteration: int, capability: float, now: float, te: float, round: int | None) -> bool:
+    def apply(self, rank: int, iteration: int, capability: float, now: float, te: float) -> bool:
         """Answer a query of the published API; see `Coordinator.apply`."""
-        ready = self.coordinator.apply(rank, iteration, capability, now, te, round)
-        self._took("a", rank, now, iteration, capability, te, round)
+        ready = self.coordinator.apply(rank, iteration, capability, now, te)
+        self._took("a", rank, now, iteration, capability, te)
         return ready
 
     def query(
@@ -328,8 +328,8 @@ class Job:
                 round, iteration, capability, round_trip = details
                 self.query(rank, round, iteration, capability, now, round_trip)
             elif kind == "a":
-                iteration, capability, te, round = details
-                self.apply(rank, iteration, capability, now, te, round)
+                iteration, capability, te = details
+                self.apply(rank, iteration, capability, now, te)
             elif kind == "r":
                 round, te, rejoin, members, *more = details
                 self.reset(rank, round, now, te, rejoin, members, *more)

@@ -1,8 +1,6 @@
 """The published calls: GET /, POST /init/, /apply/ and /reset/.
 
-Fields and answers are those of the public ESync code. The calls concern the job `default`. Further
-fields are optional: `slowest_iterations` and `run` in /init/, the round `t` in /apply/, `rejoin`
-and `members` in /reset/.
+Fields and answers are those of the public ESync code. The calls concern the job `default`.
 """
 
 import re
@@ -12,7 +10,7 @@ from urllib.parse import parse_qsl
 
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_GET, require_POST
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ValidationError
 from pydantic_core import PydanticCustomError
 
 from .. import config
@@ -43,8 +41,6 @@ class Init(Form):
 
     num_workers: Whole
     epsilon: float = config.EPSILON_PUBLISHED
-    slowest_iterations: Whole = config.SLOWEST_ITERATIONS
-    run: str = Field("", max_length=64, pattern=r"^[ -~]*$")
 
 
 class Apply(Form):
@@ -54,7 +50,6 @@ class Apply(Form):
     k: Whole
     c: float
     te: float
-    t: Whole | None = None
 
 
 class Reset(Form):
@@ -63,8 +58,6 @@ class Reset(Form):
     r: Whole
     t: Whole
     te: float
-    rejoin: Whole = 0
-    members: str = Field("", pattern=r"^([0-9]{1,5}(,[0-9]{1,5})*)?$")  # ranks separated by commas
 
 
 Fields = TypeVar("Fields", bound=Form)
@@ -111,7 +104,7 @@ def init(request: HttpRequest) -> HttpResponse:
     """Begin a new training."""
     fields = _read(Init, request)
     with service.lock:
-        service.jobs.begin(config.JOB, **fields.model_dump())
+        service.jobs.begin(config.JOB, fields.num_workers, fields.epsilon, config.SLOWEST_ITERATIONS)
     return responses.response()
 
 
@@ -122,7 +115,7 @@ def apply(request: HttpRequest) -> HttpResponse:
     fields = _read(Apply, request)
     with service.lock:
         job = service.jobs.get(config.JOB)
-        ready = job.apply(fields.r, fields.k, fields.c, job.clock.at(arrived), fields.te, fields.t)
+        ready = job.apply(fields.r, fields.k, fields.c, job.clock.at(arrived), fields.te)
     return responses.data({"ready": int(ready)})
 
 
@@ -131,8 +124,7 @@ def reset(request: HttpRequest) -> HttpResponse:
     """Record that a worker has begun a round."""
     arrived = time.monotonic()
     fields = _read(Reset, request)
-    members = [int(rank) for rank in fields.members.split(",")] if fields.members else None
     with service.lock:
         job = service.jobs.get(config.JOB)
-        job.reset(fields.r, fields.t, job.clock.at(arrived), fields.te, bool(fields.rejoin), members)
+        job.reset(fields.r, fields.t, job.clock.at(arrived), fields.te)
     return responses.response()

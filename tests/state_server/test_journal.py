@@ -73,7 +73,7 @@ def test_journal_of_interrupted_job_restores_the_same_decisions(tmp_path, monkey
             assert answer == undisturbed.query(rank, round, done[rank], c, now, 0.001)
             is_ready = answer.ready
         else:
-            is_ready = jobs.get("a").apply(rank, done[rank], c, now, te=now, round=None)
+            is_ready = jobs.get("a").apply(rank, done[rank], c, now, te=now)
             assert is_ready == undisturbed.apply(rank, done[rank], c, now, te=now)
         due[rank] = (now + speeds[rank], rank)
         if is_ready:
