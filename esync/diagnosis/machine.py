@@ -1,6 +1,5 @@
 """Checks of this machine: Python, packages, processes, memory, ports, files and the data set."""
 
-import contextlib
 import importlib.metadata
 import mmap
 import os
@@ -11,7 +10,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,8 +27,6 @@ SHARED_MEGABYTES = 256
 DESCRIPTORS = 1024
 #: Gigabytes of memory that a worker with a network such as ResNet-18 needs.
 WORKER_GIGABYTES = 1.0
-#: Seconds that a mirror of the data set has for an answer.
-MIRROR_PATIENCE = 5.0
 
 
 def python() -> Finding:
@@ -153,7 +149,7 @@ def folder() -> Finding:
 
 
 def data_set() -> Finding:
-    """Check that the usual data set is here and whole, or can be fetched."""
+    """Check that the usual data set is here and whole."""
     from ..data import REGISTRY, DataError, find_data_dir
     from ..data.fetch import faults
 
@@ -162,17 +158,7 @@ def data_set() -> Finding:
     try:
         directory = find_data_dir(None, name)
     except DataError:
-        if shutil.which("apt-get") and entry.debian_package:
-            return Finding("data set", "warning", f"{name} is not here", f"get it: {fetch}")
-        for mirror in entry.mirrors:
-            with contextlib.suppress(OSError, ValueError):
-                file = f"{mirror.rstrip('/')}/{entry.files[0].name}"
-                request = urllib.request.Request(file, method="HEAD")
-                urllib.request.urlopen(request, timeout=MIRROR_PATIENCE).close()
-                return Finding("data set", "warning", f"{name} is not here", f"get it: {fetch}")
-        places = ", ".join(config.DATA_DIRS)
-        remedy = f"copy the folder {name} from another machine into one of {places}, or name it with --data-dir"
-        return Finding("data set", "warning", f"{name} is not here, and no mirror of it answers", remedy)
+        return Finding("data set", "warning", f"{name} is not here", f"get it: {fetch}")
     broken = [file.name for file in faults(entry, directory)]
     if broken:
         problem = f"{directory / name}: missing or broken: {', '.join(broken)}"
