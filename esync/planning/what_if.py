@@ -14,7 +14,7 @@ from ..launch.fields import DEVICE
 from ..launch.simulation_schema import DeviceBehaviour, HostLink, NetworkSection
 from ..launch.workers import device_folders
 from ..launch.yaml_text import DescriptionError
-from ..runtime.errors import suggestion
+from ..runtime.errors import enumeration, suggestion
 from ..simulate.cluster import links
 from .forecast import with_known_hosts
 
@@ -22,7 +22,7 @@ FORMS = "network=10Gbit, latency=5ms, without=HOST, without=HOST/DEVICE, add=gpu
 #: Changes that can be limited to one host.
 _LINKS = ("network", "latency")
 #: Devices to be added: kind, seconds of an iteration, number of them.
-_ADDED = re.compile(r"([a-z]+[0-9]*):([0-9.eE+-]+?)(?:x([0-9]{1,9}))?")
+_ADDED = re.compile(r"([a-z]+[0-9]*):([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)(?:x([0-9]{1,9}))?")
 #: The only change that needs no value: whether the workers of a host exchange as one.
 PER_HOST = "per-host"
 _WORKER = re.compile(r"worker-([0-9]{1,9})")
@@ -138,7 +138,7 @@ def _without(description: Description, value: str, _: str) -> Description:
         hosts = [worker.host for worker in workers]
         raise WhatIfError(
             f"no worker is called {value!r}{suggestion(value, [*names, *hosts])}; expected a host, HOST/DEVICE, or "
-            f"worker-0 to worker-{len(workers) - 1}; there are {_listed(names)}"
+            f"worker-0 to worker-{len(workers) - 1}; there are {enumeration(names, 8)}"
         )
     rest = [worker for rank, worker in enumerate(workers) if rank not in removed]
     if not rest:
@@ -149,7 +149,7 @@ def _without(description: Description, value: str, _: str) -> Description:
 def _add(description: Description, value: str, _: str) -> Description:
     """Return a description with additional devices, each on a new host."""
     match = _ADDED.fullmatch(value)
-    step_time = _number(match[2]) if match else 0.0
+    step_time = float(match[2]) if match else 0.0
     device = match[1] if match and match[1] != "gpu" else "gpu0"
     if match is None or not DEVICE.fullmatch(device) or not 0 < step_time < math.inf or match[3] == "0":
         raise WhatIfError("expected DEVICE:SECONDSxCOUNT, for instance add=gpu:0.03x2 or add=cpu:3.5")
@@ -189,19 +189,8 @@ _CHANGES: dict[str, Callable[[Description, str, str], Description]] = {
 }
 
 
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return 0.0
-
-
 def _new_names(stem: str, count: int, used: set[str]) -> list[str]:
     """Return names of new hosts."""
     while any(name.startswith(stem) for name in used):
         stem = f"{stem}-too"
     return [f"{stem}-{number}" for number in range(count)]
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
