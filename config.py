@@ -147,7 +147,6 @@ STATE_SERVER_MAX_HEADERS = 32_768  # bytes of one request's headers
 STATE_SERVER_MAX_BODY = 16_384  # bytes of one request's body
 STATE_SERVER_FAREWELL = 2  # seconds that requests under way have when the server ends
 JOB = "default"  # the job's name, where none is given; the published calls mean this one
-MAX_JOBS = 100  # at the same time on one state server
 JOB_FORGOTTEN = 86_400.0  # seconds without news after which a job is forgotten; its history stays
 JOURNAL_BYTES = 16_777_216  # size at which a job's journal is begun anew from the state that it led to
 JOURNAL_RETRY = 5.0  # seconds before a journal that could not be written is tried again

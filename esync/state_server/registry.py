@@ -90,7 +90,7 @@ class JobRegistry:
 
         Raises:
             InvalidError: an argument is out of range.
-            ConflictError: another training is running under that name, or there are too many jobs.
+            ConflictError: another training is running under that name.
             UnavailableError: its journal cannot be written, for instance because the disk is full.
         """
         check_name(name)
@@ -107,7 +107,7 @@ class JobRegistry:
                     retry_after=remaining,
                 )
         else:
-            self._make_room()
+            self.sweep()
         watch = None if watching is None else OnlinePolicy(num_workers, watching)
         job = Job(name, coordinator, run, history=self._history, watch=watch)
         path = self._folder / f"{name}{SUFFIX}" if self._folder else None
@@ -155,28 +155,11 @@ class JobRegistry:
         """Forget the jobs that have had no news for config.JOB_FORGOTTEN seconds."""
         for job in list(self._jobs.values()):
             if job.idle(time.time()) > config.JOB_FORGOTTEN:
-                self._forget(job)
+                job.end("no news for too long", job.clock.now())
+                job.close(delete=True)
+                del self._jobs[job.name]
 
     def close(self) -> None:
         """Close the journals."""
         for job in self._jobs.values():
             job.close()
-
-    def _make_room(self) -> None:
-        """Forget the job that ended first if there are too many jobs for another one."""
-        self.sweep()
-        if len(self._jobs) < config.MAX_JOBS:
-            return
-        ended = [job for job in self._jobs.values() if job.ended is not None]
-        if not ended:
-            raise ConflictError(
-                f"there are {config.MAX_JOBS} jobs on this state server already; end one, or wait until one is "
-                f"forgotten ({config.JOB_FORGOTTEN / 3600:.0f} hours after its last news)",
-                retry_after=60.0,
-            )
-        self._forget(min(ended, key=lambda job: job.ended or 0.0))
-
-    def _forget(self, job: Job) -> None:
-        job.end("no news for too long", job.clock.now())
-        job.close(delete=True)
-        del self._jobs[job.name]

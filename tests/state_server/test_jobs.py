@@ -216,19 +216,6 @@ def test_job_with_invalid_name_is_refused(name):
             call()
 
 
-def test_jobs_are_limited_in_number(clock, monkeypatch):
-    monkeypatch.setattr(config, "MAX_JOBS", 3)
-    jobs = JobRegistry()
-    for name in "abc":
-        begin(jobs, name=name)
-    with pytest.raises(ConflictError, match="3 jobs on this state server already") as refusal:
-        begin(jobs, name="d")
-    assert refusal.value.retry_after
-    jobs.get("b").end("done", now=0.0)
-    begin(jobs, name="d")
-    assert {job.name for job in jobs.all()} == {"a", "c", "d"}
-
-
 def test_job_without_messages_is_forgotten(clock, tmp_path):
     jobs = JobRegistry(tmp_path)
     job, other = begin(jobs, name="a"), begin(jobs, name="b")
