@@ -133,8 +133,9 @@ class Curve:
 class Trainer(TimedTrainer):
     """A trainer whose learning rate falls."""
 
-    def __init__(self, *arguments: Any, momentum: float, steps: int) -> None:
+    def __init__(self, *arguments: Any, replica: Any, momentum: float, steps: int) -> None:
         super().__init__(*arguments)
+        self.replica = replica
         self._momentum, self._steps, self._done = momentum, steps, 0
 
     def start(self) -> None:
@@ -190,7 +191,7 @@ class Numerics:
         step_time = world.simulated.step_time
         algorithm = choose_algorithm(options)
         trainer = Trainer(
-            algorithm, world, self._limits, step_time, Copy(net), momentum=self._momentum, steps=self._steps
+            algorithm, world, self._limits, step_time, replica=Copy(net), momentum=self._momentum, steps=self._steps
         )
         return trainer, Iteration(net, batches)
 

@@ -11,7 +11,7 @@ from .. import config
 from ..exchange.protocol.layout import Layout
 from ..launch.spec import ProcessSpec
 from ..simulate.acknowledgement import noticed_at
-from ..simulate.servers import ServerModel, Sizes
+from ..simulate.servers import ServerModel, message_bytes, model_amount
 from .measuring_processes import MeasuringProcesses
 
 
@@ -38,22 +38,22 @@ class ServerFigures:
             transfer: seconds of an exchange of the model with one worker on the same host.
             vectors: name of each vector of the model → number of its values.
         """
-        sizes = Sizes.of(Layout(vectors, 1), 1)
+        layout = Layout(vectors, 1)
 
         def simulated(message_time: float, seconds_per_byte: float) -> float:
             throughput = 1 / seconds_per_byte if seconds_per_byte else math.inf
-            return exchange_seconds(ServerModel("", message_time, throughput), sizes)
+            return exchange_seconds(ServerModel("", message_time, throughput), layout)
 
         message_time = min(poll, solve(lambda seconds: simulated(seconds, 0.0), transfer, poll))
-        size, _ = sizes.amount(0)
+        size, _ = model_amount(layout)
         per_byte = solve(lambda byte_time: simulated(message_time, byte_time), transfer, transfer / size)
         return cls(message_time, 1 / per_byte if per_byte * size > 1e-3 * transfer else None)
 
 
-def exchange_seconds(model: ServerModel, sizes: Sizes) -> float:
+def exchange_seconds(model: ServerModel, layout: Layout) -> float:
     """Return the seconds of an exchange between the simulator's server and one worker beside it."""
-    size, messages = sizes.amount(0)
-    used = model.cost(messages + 1, size + sizes.message)
+    size, messages = model_amount(layout)
+    used = model.cost(messages + 1, size + message_bytes(1))
     return noticed_at(0.0, used, 0.0)[0] + model.cost(messages, size)
 
 

@@ -5,7 +5,7 @@ one after the other, each in the time given by the server's model.
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -125,37 +125,11 @@ def message_bytes(slots: int, scalars: Collection[str] = (), per_host: int = 1) 
     return 4.0 * wire.message_elements(slots, scalars, per_host) + config.SIMULATE_MESSAGE_BYTES
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """Sizes of the messages between a worker and each server in one exchange of the real protocol.
-
-    Attributes:
-        vectors: for each shard, name of a vector → bytes and messages of its buckets.
-        message: bytes of a commit or another message; all are as large as the status.
-        question: bytes of a request for the status, or for a bucket.
-    """
-
-    vectors: Sequence[Mapping[str, tuple[float, int]]]
-    message: float
-    question: float = config.SIMULATE_MESSAGE_BYTES
-
-    @classmethod
-    def of(cls, layout: Layout, slots: int, scalars: Collection[str] = (), per_host: int = 1) -> "Sizes":
-        """Return the sizes for a layout and a number of workers; see `message_bytes`."""
-        vectors = [dict.fromkeys(layout.sizes, (0.0, 0)) for _ in range(layout.servers)]
-        for bucket in layout.buckets:
-            size, messages = vectors[bucket.shard][bucket.vector]
-            size += 4 * (wire.HEADER_ELEMENTS + bucket.stop - bucket.start) + config.SIMULATE_MESSAGE_BYTES
-            vectors[bucket.shard][bucket.vector] = size, messages + 1
-        return cls(vectors, message_bytes(slots, scalars, per_host))
-
-    def amount(self, shard: int, vectors: Collection[str] | None = None) -> tuple[float, int]:
-        """Return bytes and messages of these vectors, or of all, to or from one server."""
-        size, messages = 0.0, 0
-        for name, (more, further) in self.vectors[shard].items():
-            if vectors is None or name in vectors:
-                size, messages = size + more, messages + further
-        return size, messages
+def model_amount(layout: Layout) -> tuple[float, int]:
+    """Return bytes and messages of a whole model on its way to, or from, a single server."""
+    buckets = layout.buckets
+    elements = sum(wire.HEADER_ELEMENTS + bucket.stop - bucket.start for bucket in buckets)
+    return 4.0 * elements + len(buckets) * config.SIMULATE_MESSAGE_BYTES, len(buckets)
 
 
 def modelled(model: Mapping[str, int] | None, sizes: Mapping[str, int]) -> Mapping[str, int]:

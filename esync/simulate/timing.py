@@ -118,14 +118,10 @@ class TimedTrainer(TrainerStatus):
         world: the simulated interfaces.
         limits: limits of the run.
         capability: seconds per iteration, as a trial would measure them.
-        replica: the model; None creates a `TimedReplica`.
     """
 
-    def __init__(
-        self, algorithm: Algorithm, world: SimulatedWorld, limits: Limits, capability: float, replica: Any = None
-    ) -> None:
-        self.algorithm, self.world = algorithm, world
-        self.replica = replica or TimedReplica()
+    def __init__(self, algorithm: Algorithm, world: SimulatedWorld, limits: Limits, capability: float) -> None:
+        self.algorithm, self.world, self.replica = algorithm, world, TimedReplica()
         self._limits, self._capability = limits, capability
 
     def start(self) -> None:

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from esync import config
-from esync.exchange import WEIGHTS
 from esync.exchange.protocol.wire import HEADER_ELEMENTS, message_elements
 from esync.reports.report_page.timeline import timelines
 from esync.reports.runs import load_run
@@ -15,7 +14,7 @@ from esync.runtime.batch_sizes import StepTime
 from esync.simulate.cluster import ClusterModel
 from esync.simulate.network import Link
 from esync.simulate.result import result
-from esync.simulate.servers import Sizes
+from esync.simulate.servers import message_bytes, model_amount
 from esync.simulate.simulation import Simulation
 
 from .modelling import cluster, simulate
@@ -23,9 +22,9 @@ from .modelling import cluster, simulate
 SPEED = 125e6 * 0.94
 
 
-def sizes_of(simulation: Simulation) -> Sizes:
-    """How much goes over the modelled wire in one exchange."""
-    return Sizes.of(simulation.side.nodes[0].endpoint.server.layout, simulation.side.slots)
+def amount(simulation: Simulation) -> tuple[float, int]:
+    """The bytes and messages of the model on the modelled wire, one way, of one worker."""
+    return model_amount(simulation.side.nodes[0].endpoint.server.layout)
 
 
 def outcome(modelled: ClusterModel, *words: str, **options: Any) -> dict[str, Any]:
@@ -36,7 +35,7 @@ def outcome(modelled: ClusterModel, *words: str, **options: Any) -> dict[str, An
 def test_simulated_ssgd_takes_the_slowest_device_and_the_transfers():
     simulation = simulate(cluster(0.1, 0.2, 1.0, link=Link(SPEED)), "--mode=sync", "--network=resnet18-v1", rounds=10)
     out = result(simulation, "test")
-    size = sizes_of(simulation).amount(0)[0]
+    size = amount(simulation)[0]
     assert size == pytest.approx(4 * (11_175_370 + 9_600), rel=1e-4)
     # The two fast workers send while the slow one computes: only its own push is waited for, and
     # then all pull.
@@ -77,10 +76,10 @@ def test_simulation_counts_queries_and_small_messages_as_bytes():
     simulation = simulate(cluster(0.1, 1.0, link=Link(SPEED)), "--mode=esync", "--network=lenet", rounds=10)
     out = result(simulation, "test")
     fast, slow = out["devices"]
-    sizes = sizes_of(simulation)
-    assert sizes.message == 4 * message_elements(2) + config.SIMULATE_MESSAGE_BYTES
+    message = message_bytes(2)
+    assert message == 4 * message_elements(2) + config.SIMULATE_MESSAGE_BYTES
     assert fast["polls"] > slow["polls"] >= 10  # each sees its commit used, and the slow one is the last
-    assert fast["bytes_received"] > 11 * sizes.amount(0)[0] + fast["polls"] * sizes.message
+    assert fast["bytes_received"] > 11 * amount(simulation)[0] + fast["polls"] * message
     calls = config.SIMULATE_CALL_BYTES
     assert fast["bytes_of_questions"] % sum(calls) == 0
     assert fast["bytes_of_questions"] > slow["bytes_of_questions"] > 10 * sum(calls)
@@ -139,7 +138,7 @@ def test_simulated_statistics_travel_with_asynchronous_commits():
 def test_simulated_asynchronous_workers_are_limited_by_the_servers_port():
     simulation = simulate(cluster(*[0.03] * 6, link=Link(SPEED)), "--mode=async", "--network=resnet18-v1", rounds=20)
     out = result(simulation, "test")
-    limit = 64 * SPEED / sizes_of(simulation).amount(0, [WEIGHTS])[0]
+    limit = 64 * SPEED / amount(simulation)[0]
     # They push together and pull together, so each direction is idle half of the time.
     assert 0.45 * limit < out["throughput"] < 1.05 * limit
 
@@ -155,7 +154,7 @@ def test_simulated_two_servers_halve_the_transfers():
 
 def test_simulated_server_message_time_adds_up():
     cheap, dear = (simulate(cluster(0.1, 0.1, message_time=cost), "--mode=sync", rounds=10) for cost in (0.0, 0.01))
-    messages = 2 * (sizes_of(dear).amount(0)[1] * 2 + 1)
+    messages = 2 * (amount(dear)[1] * 2 + 1)
     difference = result(dear, "")["seconds"] - result(cheap, "")["seconds"]
     assert difference == pytest.approx(
         10 * (0.01 * messages - 0.1), rel=0.1
