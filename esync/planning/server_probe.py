@@ -14,9 +14,8 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-import numpy as np
-
-from ..exchange import STATISTICS, WEIGHTS, Flat, Payload, Specification
+from ..exchange import STATISTICS, WEIGHTS, Payload, Specification
+from ..exchange.protocol.pending import ReceivedModel
 from ..exchange.protocol.round_state import Limits
 from ..runtime import program, progress
 from ..runtime.processes import tied
@@ -42,27 +41,12 @@ def main(words: list[str] | None = None) -> int:
     return program.run("server probe", lambda watchdog: _measure(watchdog, sizes, options.gpu))
 
 
-class _Model:
-    """A model in memory; see `exchange.ModelSink`."""
-
-    def __init__(self, sizes: Mapping[str, int]) -> None:
-        self.vectors = {name: Flat(np.zeros(size, np.float32)) for name, size in sizes.items()}
-
-    def write(self, vector: str, start: int, values: np.ndarray) -> None:
-        """Store values of a vector."""
-        self.vectors[vector].write(start, values)
-
-    def add(self, step: object) -> None:
-        """See `exchange.ModelSink`; messages are not sparse here."""
-        raise NotImplementedError
-
-    put = add
-
-
 def _measure(watchdog: Watchdog, sizes: Mapping[str, int], gpu: int | None) -> int:
     with _cluster(gpu):
         exchange = RealWorld(watchdog=watchdog, start_timeout=START).exchange(Specification("add_mean_update", True))
-        model = _Model(sizes)
+        model = ReceivedModel(sizes)
+        for vector in model.vectors.values():
+            vector.values[:] = 0
         exchange.join(sizes, Limits(), {})
         exchange.begin(model.vectors, model)
         polls = []
