@@ -66,6 +66,7 @@ class Migration(migrations.Migration):
                 ("accuracy_round", models.IntegerField(null=True)),
                 ("run_round", models.IntegerField(null=True)),
                 ("logged", models.JSONField(default=dict)),
+                ("parts", models.JSONField(default=dict)),
                 (
                     "run",
                     models.ForeignKey(
