@@ -16,11 +16,19 @@ from ..runtime.straggler_injection import StragglerEvent
 from . import flags, user_program
 from .fields import LATENCIES, Device, HostName, KeyFile, Port, Section, Variables, Word, error, quantity, unknown
 from .key_paths import put
-from .simulation_schema import NUMBERED, DeviceBehaviour, NetworkSection, ServerCost, SimulationSection, StateServerCost
+from .simulation_schema import (
+    NUMBERED,
+    DeviceBehaviour,
+    NetworkSection,
+    Period,
+    ServerCost,
+    SimulationSection,
+    StateServerCost,
+)
 from .yaml_text import DescriptionError, Location, dotted, load
 
 
-class StragglerEntry(Section):
+class StragglerEntry(Period):
     """One or more periods in which this worker is slower.
 
     `delay` is in seconds per iteration or message; the other times are in seconds of the run.
@@ -28,17 +36,12 @@ class StragglerEntry(Section):
 
     kind: Literal["compute", "network"]
     delay: Annotated[float, quantity(LATENCIES, "30ms")]  # added to every iteration, or to every message to a server
-    at: float = Field(ge=0)
-    lasting: float = Field(gt=0)
-    every: float | None = Field(default=None, gt=0)  # seconds from one beginning to the next
     times: int = Field(default=1, ge=1)
 
     @model_validator(mode="after")
     def _apart(self) -> "StragglerEntry":
         if (self.every is None) != (self.times == 1):
             raise error("a straggler several times needs both: every (seconds) and times", "times")
-        if self.every is not None and self.every < self.lasting:
-            raise error("it should be over before it begins again", "every")
         return self
 
 

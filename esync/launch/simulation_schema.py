@@ -41,17 +41,17 @@ class StateServerCost(Section):
     answer_time: float = Field(default=config.SIMULATE_ANSWER_TIME, ge=0)  # seconds for every call
 
 
-class PauseEntry(Section):
-    """A pause, in which the device computes nothing; all times in seconds of virtual time."""
+class Period(Section):
+    """A period, or one that comes again and again; all times in seconds of the run."""
 
     at: float = Field(ge=0)
     lasting: float = Field(gt=0)
     every: float | None = Field(default=None, gt=0)  # seconds from one beginning to the next; None: it happens once
 
     @model_validator(mode="after")
-    def _over_before_the_next(self) -> "PauseEntry":
+    def _over_before_the_next(self) -> "Period":
         if self.every is not None and self.every <= self.lasting:
-            raise error("a pause that comes back before it is over never ends", "every")
+            raise error("it should be over before it begins again", "every")
         return self
 
 
@@ -72,7 +72,7 @@ class DeviceBehaviour(Section):
     distribution: Literal["normal", "lognormal", "uniform", "exponential"] = "normal"
     # pairs [second, speed]: relative speed from that second on; it is 1 before the first
     speed: list[tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(gt=0)]]] = Field(default_factory=list)
-    pauses: list[PauseEntry] = Field(default_factory=list)
+    pauses: list[Period] = Field(default_factory=list)
     # file iter-N.txt or a folder of them, relative to the description's folder
     trace: str | None = Field(default=None, min_length=1)
     crashes: list[CrashEntry] = Field(default_factory=list)  # in any order

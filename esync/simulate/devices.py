@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from typing_extensions import override
 
-from ..launch.simulation_schema import PauseEntry
+from ..launch.simulation_schema import Period
 from ..runtime.device import Device
 from ..runtime.errors import ExpectedError
 from ..runtime.straggler_injection import COMPUTE, Straggler, StragglerEvent
@@ -46,7 +46,7 @@ class DeviceModel:
     jitter: float = 0.0
     distribution: str = "normal"
     speed: Sequence[tuple[float, float]] = ()
-    pauses: Sequence[PauseEntry] = ()
+    pauses: Sequence[Period] = ()
     trace: Sequence[float] = field(default=())
     straggler_events: Sequence[StragglerEvent] = ()
 
@@ -97,7 +97,7 @@ class SpeedProfile:
         pauses: periods without work.
     """
 
-    def __init__(self, speed: Sequence[tuple[float, float]], pauses: Sequence[PauseEntry]) -> None:
+    def __init__(self, speed: Sequence[tuple[float, float]], pauses: Sequence[Period]) -> None:
         self._from = [start for start, _ in speed]
         self._speeds = [1.0, *(rate for _, rate in speed)]
         self._pauses = tuple(pauses)
@@ -136,7 +136,7 @@ class SpeedProfile:
             now = until
 
 
-def _turn(pause: PauseEntry, now: float) -> tuple[float, float]:
+def _turn(pause: Period, now: float) -> tuple[float, float]:
     """Return beginning and end of the pause in progress at `now`, or of the next one."""
     if pause.every is None:
         return (pause.at, pause.at + pause.lasting) if now < pause.at + pause.lasting else (math.inf, math.inf)

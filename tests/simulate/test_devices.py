@@ -3,7 +3,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from esync.launch.simulation_schema import LARGEST_JITTERS, PauseEntry
+from esync.launch.simulation_schema import LARGEST_JITTERS, Period
 from esync.simulate.devices import DeviceModel, SimulatedDevice, SpeedProfile, StalledError
 from esync.simulate.engine import SimulationEngine
 
@@ -55,22 +55,22 @@ def test_trace_is_repeated_and_sets_the_mean():
     ],
 )
 def test_speed_profile_with_pauses_ends_work_at_the_time_by_hand(start, work, ends):
-    pace = SpeedProfile(speed=[(20.0, 0.5)], pauses=[PauseEntry(at=10.0, lasting=2.0)])
+    pace = SpeedProfile(speed=[(20.0, 0.5)], pauses=[Period(at=10.0, lasting=2.0)])
     assert pace.ends(start, work) == pytest.approx(ends)
 
 
 def test_speed_profile_repeats_periodic_pauses():
-    pace = SpeedProfile(speed=[], pauses=[PauseEntry(at=1.0, lasting=0.5, every=2.0)])
+    pace = SpeedProfile(speed=[], pauses=[Period(at=1.0, lasting=0.5, every=2.0)])
     assert pace.ends(0.0, 0.9) == pytest.approx(0.9)
     assert pace.ends(0.0, 3.0) == pytest.approx(4.0)  # pauses from 1.0 and from 3.0 on
     assert pace.ends(100.0, 3.0) == pytest.approx(104.0)
 
 
 def test_speed_profile_without_free_time_raises_stalled_error():
-    pace = SpeedProfile(speed=[], pauses=[PauseEntry(at=at, lasting=1.0, every=2.0) for at in (0.0, 1.0)])
+    pace = SpeedProfile(speed=[], pauses=[Period(at=at, lasting=1.0, every=2.0) for at in (0.0, 1.0)])
     with pytest.raises(StalledError, match="got nothing done"):
         pace.ends(0.0, 1.0)
-    busy = SpeedProfile(speed=[], pauses=[PauseEntry(at=0.0, lasting=0.9, every=1.0)])
+    busy = SpeedProfile(speed=[], pauses=[Period(at=0.0, lasting=0.9, every=1.0)])
     assert busy.ends(0.0, 5000.0) == pytest.approx(50_000.0, abs=1)  # many pauses, but with time in between
 
 

@@ -142,7 +142,7 @@ def test_simulate_with_mistake_names_it(described, capsys, words, code, message)
         ("step_time: 0.5, ", "", "workers[1].simulate.step_time: a simulation needs it"),
         (", rounds: 4", "", "nothing ends this run"),
         ("jitter: 0.1", "jitter: 0.1, trace: nowhere", "workers[0].simulate.trace"),
-        ("lasting: 0.5", "lasting: 5", "never ends"),
+        ("lasting: 0.5", "lasting: 5", "over before it begins again"),
         ("[[2, 0.5]]", "[[2, 0]]", "speed"),
         ("bandwidth: 1Gbit", "bandwidth: 0Mbit", "network.bandwidth: '0Mbit': expected more than 0"),
         ("bandwidth: 100Mbit", f"bandwidth: {'9' * 310}bit", "the number is too large"),
