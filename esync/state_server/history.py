@@ -21,19 +21,14 @@ logger = logging.getLogger("esync.state_server")
 class History:
     """The queue of history entries, and the thread that writes them.
 
-    Args:
-        limit: largest number of entries in the queue.
-        interval: seconds between two batches.
-
     Attributes:
         dropped: number of entries that were not written to the database.
         ready: event that is set when the database's tables exist.
     """
 
-    def __init__(self, limit: int = config.HISTORY_QUEUE, interval: float = config.HISTORY_INTERVAL) -> None:
+    def __init__(self) -> None:
         self.dropped = 0
         self.ready = Event()
-        self._limit, self._interval = limit, interval
         self._queue: deque[HistoryEntry] = deque()
         self._stop = Event()
         self._deadline = float("inf")
@@ -56,7 +51,7 @@ class History:
         )
 
     def _enqueue(self, item: HistoryEntry) -> None:
-        if len(self._queue) >= self._limit:
+        if len(self._queue) >= config.HISTORY_QUEUE:
             self.dropped += 1
             return
         self._queue.append(item)  # atomic
@@ -68,19 +63,19 @@ class History:
         self._thread = Thread(target=self._run, name="history", daemon=True)
         self._thread.start()
 
-    def stop(self, seconds: float = config.STATE_SERVER_FAREWELL) -> None:
-        """Write the rest of the queue, within `seconds` at most, and end the thread."""
-        self._deadline = time.monotonic() + seconds
+    def stop(self) -> None:
+        """Write the rest of the queue, within `config.STATE_SERVER_FAREWELL` seconds, and end the thread."""
+        self._deadline = time.monotonic() + config.STATE_SERVER_FAREWELL
         self._stop.set()
         if self._thread is not None:
-            self._thread.join(seconds)
+            self._thread.join(config.STATE_SERVER_FAREWELL)
 
     def _run(self) -> None:
         from . import history_writer
 
         self._until_done(history_writer.prepare)
         self.ready.set()
-        while not self._stop.wait(self._interval):
+        while not self._stop.wait(config.HISTORY_INTERVAL):
             self._write_all()
         self._write_all()
         history_writer.disconnect()

@@ -37,14 +37,12 @@ def write(items: Sequence[HistoryEntry]) -> int:
     try:
         with transaction.atomic():
             _write(items)
-        return len(items)
     except (OperationalError, InterfaceError):
         raise
     except DatabaseError as error:
-        if len(items) == 1:
-            logger.error("the database refuses an entry of the history: %s", str(error).strip())
-            return 0
-    return sum(write([item]) for item in items)  # all except the ones that the database refuses
+        logger.error("the database refuses %d entries of the history: %s", len(items), str(error).strip())
+        return 0
+    return len(items)
 
 
 def _write(items: Sequence[HistoryEntry]) -> None:
