@@ -25,7 +25,6 @@ _LINKS = ("network", "latency")
 _ADDED = re.compile(r"([a-z]+[0-9]*):([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)(?:x([0-9]{1,9}))?")
 #: The only change that needs no value: whether the workers of a host exchange as one.
 PER_HOST = "per-host"
-_WORKER = re.compile(r"worker-([0-9]{1,9})")
 
 
 class WhatIfError(DescriptionError):
@@ -132,13 +131,11 @@ def _without(description: Description, value: str, _: str) -> Description:
     removed = removed or {
         rank for rank, worker in enumerate(workers) if re.fullmatch(rf"{re.escape(value)}-[0-9]+", worker.host)
     }
-    if not removed and (match := _WORKER.fullmatch(value)) and int(match[1]) < len(workers):
-        removed = {int(match[1])}
     if not removed:
         hosts = [worker.host for worker in workers]
         raise WhatIfError(
-            f"no worker is called {value!r}{suggestion(value, [*names, *hosts])}; expected a host, HOST/DEVICE, or "
-            f"worker-0 to worker-{len(workers) - 1}; there are {enumeration(names, 8)}"
+            f"no worker is called {value!r}{suggestion(value, [*names, *hosts])}; expected a host or "
+            f"HOST/DEVICE; there are {enumeration(names, 8)}"
         )
     rest = [worker for rank, worker in enumerate(workers) if rank not in removed]
     if not rest:

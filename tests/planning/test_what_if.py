@@ -41,7 +41,6 @@ def test_network_and_latency_of_one_host_leave_the_others(description):
     [
         ("w2", ["w0", "w1", "phone-0", "phone-1"]),
         ("w0/cpu", ["w1", "w2", "phone-0", "phone-1"]),
-        ("worker-1", ["w0", "w2", "phone-0", "phone-1"]),
         ("phone", ["w0", "w1", "w2"]),
         ("phone-1", ["w0", "w1", "w2", "phone-0"]),
     ],
