@@ -34,8 +34,7 @@ class QuietView:
 class LineView(QuietView):
     """Prints a line every few seconds, for output to a file or a pipe."""
 
-    def __init__(self, every: float = config.LAUNCH_LINE_EVERY) -> None:
-        self._every = every
+    def __init__(self) -> None:
         self._began = self._shown = time.monotonic()
         self._states: list[str] = []
 
@@ -43,7 +42,7 @@ class LineView(QuietView):
         """Print a line at regular intervals, and when the state of a worker has changed."""
         now = time.monotonic()
         states = [row.state for row in rows]
-        if now - self._shown >= self._every or (states != self._states and now - self._shown >= 1):
+        if now - self._shown >= config.LAUNCH_LINE_EVERY or (states != self._states and now - self._shown >= 1):
             self._shown, self._states = now, states
             print(line(rows, now - self._began), flush=True)
 

@@ -117,14 +117,9 @@ class WatchedWait:
 
 
 class Watchdog:
-    """Watches the waits of a process.
+    """Watches the waits of a process."""
 
-    Args:
-        announce_after: seconds before a wait is announced, and between two announcements.
-    """
-
-    def __init__(self, announce_after: float = config.ANNOUNCE_AFTER) -> None:
-        self.announce_after = announce_after
+    def __init__(self) -> None:
         self._waits: list[WatchedWait] = []
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -186,7 +181,7 @@ class Watchdog:
             with self._lock:
                 waits = list(self._waits)
             for wait in waits:
-                if wait.due(self.announce_after):
+                if wait.due(config.ANNOUNCE_AFTER):
                     log.warning(wait.announcement())
                 if wait.lasted > wait.limit + GRACE:
                     log.error(wait.verdict())

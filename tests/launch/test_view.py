@@ -74,7 +74,8 @@ def test_table_view_fits_the_terminal():
 def test_line_view_prints_at_most_every_few_seconds(capsys, monkeypatch):
     times = iter([100.0, 100.5, 101.5, 103.0, 106.0, 107.0, 108.0])
     monkeypatch.setattr(view.time, "monotonic", lambda: next(times))
-    lines = LineView(every=5)
+    monkeypatch.setattr(view.config, "LAUNCH_LINE_EVERY", 5)
+    lines = LineView()
     for rows in (ROWS, ROWS, ROWS, ROWS, ROWS, ROWS[2:]):
         lines.show(rows)
     assert [text.split()[0] for text in capsys.readouterr().out.splitlines()] == ["0:01", "0:07", "0:08"]

@@ -5,10 +5,10 @@ from contextlib import ExitStack, contextmanager
 
 from ..support import child
 
-#: A process that belongs to a cluster with others: argv holds everyone, least, patience,
-#: announce_after.
+#: A process that belongs to a cluster with others: argv holds everyone, least, patience, limit.
 MEMBER = """
 import logging, socket, sys, time
+from esync import config
 from esync.runtime import watchdog
 from esync.membership.connections import connections
 from esync.membership.monitor import Arrival, monitor_cluster
@@ -21,7 +21,8 @@ def alone():
     print("alone", flush=True)
     watchdog.exit_now(3)
 wait = WatchedWait("1 of 2 workers", limit, "start them")
-dog = Watchdog(announce_after=0.3)
+config.ANNOUNCE_AFTER = 0.3
+dog = Watchdog()
 def here():
     return {each.remote for each in connections() if each.established}
 arrival = Arrival(lambda connected: connected >= everyone, dog, wait)

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from esync import config
 from esync.runtime.watchdog import WaitTimeoutError, Watchdog, WatchedWait
 
 from ..support import child
@@ -33,8 +34,9 @@ def wait_for(caplog: pytest.LogCaptureFixture, messages: int) -> None:
 # --- announcements --------------------------------------------------------------------------------
 
 
-def test_watchdog_announces_a_long_wait_repeatedly(caplog):
-    dog = Watchdog(announce_after=0.2)
+def test_watchdog_announces_a_long_wait_repeatedly(caplog, monkeypatch):
+    monkeypatch.setattr(config, "ANNOUNCE_AFTER", 0.2)
+    dog = Watchdog()
     with caplog.at_level(logging.WARNING), dog.waiting("the commit of worker 3", 60, "is it running?"):
         wait_for(caplog, 2)
     assert len(caplog.messages) >= 2
@@ -44,8 +46,9 @@ def test_watchdog_announces_a_long_wait_repeatedly(caplog):
     assert caplog.messages[1].endswith(" s (until 60 s)")  # advice is given once
 
 
-def test_watchdog_does_not_announce_a_short_wait(caplog):
-    dog = Watchdog(announce_after=0.2)
+def test_watchdog_does_not_announce_a_short_wait(caplog, monkeypatch):
+    monkeypatch.setattr(config, "ANNOUNCE_AFTER", 0.2)
+    dog = Watchdog()
     with caplog.at_level(logging.INFO):
         for _ in range(3):
             with dog.waiting("anything", 60):
@@ -54,16 +57,18 @@ def test_watchdog_does_not_announce_a_short_wait(caplog):
     assert caplog.messages == []
 
 
-def test_watchdog_announces_a_description_that_changed_during_the_wait(caplog):
-    dog = Watchdog(announce_after=0.2)
+def test_watchdog_announces_a_description_that_changed_during_the_wait(caplog, monkeypatch):
+    monkeypatch.setattr(config, "ANNOUNCE_AFTER", 0.2)
+    dog = Watchdog()
     with caplog.at_level(logging.WARNING), dog.waiting("the other workers", 60) as wait:
         wait.what = "worker 2"
         wait_for(caplog, 1)
     assert caplog.messages[0].startswith("waiting for worker 2 for")
 
 
-def test_watchdog_announces_every_one_of_several_waits(caplog):
-    dog = Watchdog(announce_after=0.2)
+def test_watchdog_announces_every_one_of_several_waits(caplog, monkeypatch):
+    monkeypatch.setattr(config, "ANNOUNCE_AFTER", 0.2)
+    dog = Watchdog()
     first, second = dog.begin(WatchedWait("the servers", 60)), dog.begin(WatchedWait("the workers", 60))
     with caplog.at_level(logging.WARNING):
         wait_for(caplog, 2)
