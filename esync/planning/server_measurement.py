@@ -80,36 +80,28 @@ def run_probes(
     while remaining:
         turn = list({spec.host.name: spec for spec in reversed(remaining)}.values())
         remaining = [spec for spec in remaining if spec not in turn]
-        _run_together(turn, logs, notify, reports, problems)
+        names = {spec.name: f"{spec.role} on {spec.host.name}" for spec in turn}
+        notify(f"servers: measuring the {', the '.join(names.values())}")
+        begun = announced = time.monotonic()
+        with MeasuringProcesses(turn, logs, notify) as processes:
+            while processes.running:
+                processes.turn()
+                waiting = [name for name in names if processes.report(name) is None and not processes.failure(name)]
+                if not waiting:
+                    break
+                now = time.monotonic()
+                if now - begun > config.MEASURE_START:
+                    reason = f"has measured nothing within {config.MEASURE_START:.0f} s"
+                    problems |= dict.fromkeys(waiting, reason)
+                    break
+                if now - announced > config.MEASURE_ANNOUNCE:
+                    announced = now
+                    measured = ", the ".join(map(names.__getitem__, waiting))
+                    notify(f"servers: measuring the {measured} ({now - begun:.0f} s)")
+            for name in names:
+                report = processes.report(name)
+                if report is not None:
+                    reports[name] = report
+                elif name not in problems:
+                    problems[name] = processes.failure(name) or "has measured nothing"
     return reports, problems
-
-
-def _run_together(
-    specs: Sequence[ProcessSpec],
-    logs: Path,
-    notify: Callable[[str], None],
-    reports: dict[str, dict[str, Any]],
-    problems: dict[str, str],
-) -> None:
-    names = {spec.name: f"{spec.role} on {spec.host.name}" for spec in specs}
-    notify(f"servers: measuring the {', the '.join(names.values())}")
-    begun = announced = time.monotonic()
-    with MeasuringProcesses(specs, logs, notify) as processes:
-        while processes.running:
-            processes.turn()
-            waiting = [name for name in names if processes.report(name) is None and not processes.failure(name)]
-            if not waiting:
-                break
-            now = time.monotonic()
-            if now - begun > config.MEASURE_START:
-                problems.update(dict.fromkeys(waiting, f"has measured nothing within {config.MEASURE_START:.0f} s"))
-                break
-            if now - announced > config.MEASURE_ANNOUNCE:
-                announced = now
-                notify(f"servers: measuring the {', the '.join(map(names.__getitem__, waiting))} ({now - begun:.0f} s)")
-        for name in names:
-            report = processes.report(name)
-            if report is not None:
-                reports[name] = report
-            elif name not in problems:
-                problems[name] = processes.failure(name) or "has measured nothing"
