@@ -144,9 +144,7 @@ def test_api_body_that_is_no_json_is_refused(mine, body):
     assert answer["error"]
 
 
-def test_api_call_with_other_type_size_or_parameters_is_refused(mine):
-    status, answer, _ = send(f"{mine}/query", b"{}", **{"Content-Type": "text/plain"})
-    assert (status, "as JSON" in answer["error"]) == (400, True)
+def test_api_call_with_other_size_or_parameters_is_refused(mine):
     for path in (f"{mine}/query", mine.rpartition("/api")[0] + "/nowhere"):
         status, answer, _ = send(path, b" " * (config.STATE_SERVER_MAX_BODY + 1), **JSON)
         assert (status, str(config.STATE_SERVER_MAX_BODY) in answer["error"]) == (413, True)
