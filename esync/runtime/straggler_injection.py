@@ -66,11 +66,6 @@ class Straggler:
         self._events, self._now = tuple(straggler_events), now
         self._zero: float | None = None  # start of the run, before which nothing is delayed
 
-    @property
-    def ever(self) -> bool:
-        """Whether there is any event."""
-        return bool(self._events)
-
     def begin(self, elapsed: float) -> None:
         """Set the clock: the run has lasted that many seconds."""
         self._zero = self._now() - elapsed

@@ -147,37 +147,6 @@ def _turn(pause: Period, now: float) -> tuple[float, float]:
     return start, start + pause.lasting
 
 
-class Workload:
-    """The iterations of one worker, one after the other, and when each of them ends.
-
-    Args:
-        model: the model of its device.
-        seed: seed of its jitter.
-        straggler: delays to inject; None for none.
-    """
-
-    def __init__(self, model: DeviceModel, seed: Sequence[int], straggler: Straggler | None = None) -> None:
-        self._times = model.iteration_times(seed)
-        self._pace = SpeedProfile(model.speed, model.pauses)
-        self._straggler = straggler if straggler is not None and straggler.ever else None
-        self._step = model.mean
-        self._steady = self._pace.steady and self._straggler is None
-        self._constant = self._steady and not (model.jitter or model.trace)
-
-    def one(self, begun: float, factor: float = 1.0) -> float:
-        """Return the time at which the next iteration, with `factor` times its work, ends if it begins at `begun`."""
-        if self._constant:
-            return begun + self._step * factor
-        return self._ends(begun, factor * next(self._times))
-
-    def _ends(self, begun: float, work: float) -> float:
-        """Return the time at which an iteration with this work ends if it begins at `begun`."""
-        if self._steady:
-            return begun + work
-        ends = self._pace.ends(begun, work)
-        return ends if self._straggler is None else ends + self._straggler.delay(COMPUTE, begun)
-
-
 class SimulatedDevice(Device):
     """The clock and the device of one worker in virtual time.
 
@@ -197,7 +166,8 @@ class SimulatedDevice(Device):
     def __init__(self, engine: SimulationEngine, model: DeviceModel, seed: Sequence[int]) -> None:
         self._engine = engine
         self.straggler = Straggler(model.straggler_events, self.now)
-        self._workload = Workload(model, seed, self.straggler)
+        self._times = model.iteration_times(seed)
+        self._pace = SpeedProfile(model.speed, model.pauses)
         self.step_time = model.mean
         self.iterations = 0
         self.computing = 0.0
@@ -223,7 +193,7 @@ class SimulatedDevice(Device):
     def end_iteration(self) -> float:
         """Let the time of one iteration pass, and return its seconds."""
         begun, now = self._begun, self._engine.now
-        ended = self._workload.one(begun, self.time_factor)
+        ended = self._pace.ends(begun, self.time_factor * next(self._times)) + self.straggler.delay(COMPUTE, begun)
         self._engine.pass_time(max(0.0, ended - now))
         self.iterations += 1
         self.computing += ended - begun
