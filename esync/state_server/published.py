@@ -3,15 +3,13 @@
 Fields and answers are those of the public ESync code. The calls concern the job `default`.
 """
 
-import re
 import time
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 from urllib.parse import parse_qsl
 
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_GET, require_POST
-from pydantic import BaseModel, BeforeValidator, ValidationError
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, Field, ValidationError
 
 from .. import config
 from ..coordination.coordinator import InvalidError
@@ -19,17 +17,7 @@ from . import responses, views
 from .service import service
 
 FORM = "application/x-www-form-urlencoded"
-_WHOLE = re.compile(r"[0-9]{1,9}")
-
-
-def _digits(text: Any) -> int:
-    # Pydantic would also accept 1_000, 1.0 and +1.
-    if not _WHOLE.fullmatch(text):
-        raise PydanticCustomError("whole", "must be a whole number, 0 or more, of at most nine digits")
-    return int(text)
-
-
-Whole = Annotated[int, BeforeValidator(_digits)]
+Whole = Annotated[int, Field(ge=0, lt=10**9)]
 
 
 class Form(BaseModel):
