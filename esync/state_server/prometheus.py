@@ -12,7 +12,6 @@ from .history_entries import RunRecord
 
 __all__ = ["CONTENT_TYPE", "JobCollector", "exposition", "observe_request"]
 
-_METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 _WORKER = ("job", "rank")
 #: Counters of a worker: the field of `WorkerCounters`, the name and the description of the metric.
 _SUMS = (
@@ -40,11 +39,11 @@ def observe_request(route: str, method: str, status: int, seconds: float) -> Non
 
     Args:
         route: name of the view, never a path: each name creates time series.
-        method: HTTP method; unusual ones are counted as "other".
+        method: HTTP method.
         status: status code, counted by its class, such as "2xx".
         seconds: duration of the answer.
     """
-    _request_seconds.labels(method if method in _METHODS else "other", route, f"{status // 100}xx").observe(seconds)
+    _request_seconds.labels(method, route, f"{status // 100}xx").observe(seconds)
 
 
 def exposition(jobs: Iterable[tuple[RunRecord, JobCounters]]) -> bytes:
