@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..arguments import choose_algorithm
+from ..exchange import Source
 from ..exchange.protocol.round_state import RoundState
 from ..loggers.tensorboard import EventFile
 from ..runtime.errors import ExpectedError
@@ -31,12 +32,6 @@ from .timing import SIZES, TimedIteration, TimedTrainer
 from .world import SimulatedWorld, WorkerModel
 
 
-class Values(Protocol):
-    """Weights or statistics; see `replica.FlatArrays`."""
-
-    size: int
-
-
 class SimulatedEvaluator:
     """Evaluates one model at a time, as `evaluation_process.EvaluationProcess` does.
 
@@ -48,13 +43,13 @@ class SimulatedEvaluator:
     """
 
     def __init__(
-        self, engine: SimulationEngine, lasting: float, evaluate: Callable[[Values, Values, bool], EvaluationResult]
+        self, engine: SimulationEngine, lasting: float, evaluate: Callable[[Source, Source, bool], EvaluationResult]
     ) -> None:
         self._engine, self._lasting, self._evaluate = engine, lasting, evaluate
         self._current: TimedFuture[EvaluationResult] | None = None
 
     def start(
-        self, weights: Values, statistics: Values, every_sample: bool = False
+        self, weights: Source, statistics: Source, every_sample: bool = False
     ) -> TimedFuture[EvaluationResult] | None:
         """Start to evaluate the current values; return None during an evaluation."""
         if self._current is not None and not self._current.done():
