@@ -15,7 +15,7 @@ import select
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -35,17 +35,6 @@ def printable(text: str) -> str:
 def is_label(text: str) -> bool:
     """Return whether figures and tables can show a text as a label."""
     return bool(text) and text == text.strip() and len(text) <= LABEL_LENGTH and text.isprintable()
-
-
-def all_printable(content: Any) -> Any:
-    """Return parsed JSON with all of its texts printable."""
-    if isinstance(content, str):
-        return printable(content)
-    if isinstance(content, list):
-        return [all_printable(item) for item in content]
-    if isinstance(content, dict):
-        return {printable(name): all_printable(value) for name, value in content.items()}
-    return content
 
 
 class RateLimitedLog:

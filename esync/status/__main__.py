@@ -22,7 +22,6 @@ from rich.text import Text
 from .. import config
 from ..runtime import program
 from ..runtime.errors import ExpectedError
-from ..runtime.output import all_printable
 from .client import Client, UnreachableError
 from .view import job_list, job_view
 
@@ -75,8 +74,8 @@ def show(client: Client, name: str | None) -> Group:
     Raises:
         ExpectedError: no server answers, the token is missing, or the job does not exist.
     """
-    summaries = all_printable(client.summaries())
-    cluster = all_printable(client.cluster())
+    summaries = client.summaries()
+    cluster = client.cluster()
     waiting = [Text(f"the cluster waits for {cluster['missing']}", style="bold red")] if cluster["missing"] else []
     if cluster["advice"]:
         waiting.append(Text(cluster["advice"]))
@@ -88,7 +87,7 @@ def show(client: Client, name: str | None) -> Group:
             Text(f"    ESYNC_STATE_SERVER={client.address} python train.py …", style="bold"),
             Text(f"    python -m esync.worker -m esync -ip {client.host} -port {client.port} …", style="bold"),
         )
-    jobs = all_printable(client.jobs(name))
+    jobs = client.jobs(name)
     remaining = [summary for summary in summaries if summary["name"] not in {job["name"] for job in jobs}]
     return Group(*waiting, *(job_view(job) for job in jobs), *([job_list(remaining)] if remaining else []))
 
