@@ -92,14 +92,13 @@ class JobResources:
     ) -> None:
         self.hosts = hosts
         local_ports = iter(local.ports)
-        self._ports = {
-            name: local_ports if host.local else iter(_of(remote, name).ports) for name, host in hosts.items()
-        }
+        remote = {name: remote.get(name, HostResources()) for name in hosts}
+        self._ports = {name: local_ports if host.local else iter(remote[name].ports) for name, host in hosts.items()}
         self._one_machine = all(host.local for host in hosts.values())
         neighbours = Counter(self._machine(name) for name in workers)
         self._shares: dict[str, int] = {}
         for name, host in hosts.items():
-            cores = local.cores if host.local else _of(remote, name).cores
+            cores = local.cores if host.local else remote[name].cores
             if cores:
                 # One core is left to the evaluation and the servers, because OpenMP's threads spin
                 # while they wait for a thread whose core is shared.
@@ -143,7 +142,3 @@ class JobResources:
 
     def _machine(self, host: str) -> str:
         return "" if self.hosts[host].local else self.hosts[host].address
-
-
-def _of(remote: Mapping[str, HostResources], name: str) -> HostResources:
-    return remote.get(name, HostResources())

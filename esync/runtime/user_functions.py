@@ -17,7 +17,7 @@ from typing import Any
 
 from . import user_code
 from .errors import suggestion
-from .user_code import MissingUserCodeError, UserCodeError, digest_of_files, readable_errors
+from .user_code import UserCodeError, digest_of_files, readable_errors
 
 #: The forms of a function's name, for messages.
 FORMS = "package.module:function or file.py:function"
@@ -174,6 +174,3 @@ def _names(body: Iterable[ast.stmt]) -> Iterator[str]:
 def _no_function(text: str, path: str, existing: list[str]) -> UserCodeError:
     listing = f"there are {', '.join(existing)}" if existing else "there is none at all"
     return UserCodeError(f"{text}: there is no function {path}{suggestion(path, existing, most=1)}; {listing}")
-
-
-__all__ = ["FORMS", "MissingUserCodeError", "UserCodeError", "call", "check", "digest", "load", "short_name"]

@@ -258,11 +258,6 @@ class SimulationEngine:
         event.callbacks.append(self.waker(what))
         self.hub.switch()
 
-    @property
-    def task(self) -> GreenletTask | None:
-        """The running task; None while an event is processed."""
-        return self._current
-
 
 class VirtualFuture(Future[T]):
     """A handle that another task completes.
