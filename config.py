@@ -156,7 +156,6 @@ HISTORY_QUEUE = 50_000  # entries that wait for the database; further ones are d
 HISTORY_RETRY_MAX = 10.0  # seconds between two attempts to reach a database that is gone
 HISTORY_RUNS = 200  # finished runs that are kept
 HISTORY_PAGE = 1000  # rows of one answer
-HISTORY_REPORT_ROUNDS = 100_000  # rounds, of all workers, that a report is made from at most
 CURVE_POINTS = 240  # of one curve of a run
 CURVE_CELLS = 20_000  # points × workers that are added up for one curve
 REPORT_INTERVAL = 0.5  # seconds between two reports of a worker; what it does in between is added up

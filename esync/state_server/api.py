@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, ParamSpec
 
-from django.conf import settings
 from django.db import close_old_connections
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_POST
@@ -29,7 +28,7 @@ from ..membership.rendezvous import directory
 from ..runtime.environment import Cluster, EnvironmentProblemError
 from ..version import __version__
 from . import curves as history_curves
-from . import history_reader, history_report, responses, schema, snapshots
+from . import history_reader, responses, schema, snapshots
 from .jobs import Job
 from .registry import NAME, check_name
 from .responses import NotFoundError, UnavailableError
@@ -37,14 +36,12 @@ from .service import service
 
 Parameters = ParamSpec("Parameters")
 MAX_AFTER = 2**63 - 1  # largest id in a database
-MAX_RUNS = 20  # of a report
 KEY = re.compile(r"[0-9a-f]{32}")
 
 # Parameters of paths and queries. Names of jobs are checked by the registry, in words.
 _NAME = WithJsonSchema({"type": "string", "pattern": f"^{NAME.pattern}$"})
 _NO_NAME = WithJsonSchema({"type": "string", "pattern": f"^({NAME.pattern})?$"})
 _NO_KEY = WithJsonSchema({"type": "string", "pattern": f"^({KEY.pattern})?$"})
-_KEYS = WithJsonSchema({"type": "string", "pattern": f"^{KEY.pattern}(,{KEY.pattern}){{0,{MAX_RUNS - 1}}}$"})
 _PAGE = config.HISTORY_PAGE
 JobName = Annotated[str, _NAME, Path(..., description="name of the job")]
 OfJob = Annotated[str, _NO_NAME, Query("", description="only runs of this job")]
@@ -56,7 +53,6 @@ Newest = Annotated[
 ]
 Points = Annotated[int, Query(config.CURVE_POINTS, ge=2, le=_PAGE, description="largest number of points of a curve")]
 RunKey = Annotated[str, _NO_KEY, Query("", description="id of a run; the newest run without it")]
-RunKeys = Annotated[str, _KEYS, Query(..., description=f"ids of runs, separated by commas; at most {MAX_RUNS}")]
 
 
 class Token(HttpAuthBase):
@@ -283,8 +279,6 @@ def _existing(name: str) -> Job:
 
 # --- slow views: the database, the scheduler ------------------------------------------------------
 
-_PAGE_ANSWER = {"responses": {200: {"content": {"text/html": {"schema": {"type": "string"}}}}}}
-
 
 @api.get("/cluster", response=_responses(schema.Cluster))
 @slow
@@ -330,26 +324,6 @@ def runs(request: HttpRequest, job: OfJob, limit: RunLimit) -> HttpResponse:
         check_name(job)
     _need_database()
     return responses.data({"runs": history_reader.runs(job, limit)})
-
-
-@api.get("/report", response=_responses(None, 404, 503), openapi_extra=_PAGE_ANSWER)
-@slow
-def report_page(request: HttpRequest, runs: RunKeys) -> HttpResponse:
-    """Show finished runs on one self-contained page."""
-    keys = runs.split(",")
-    if len(keys) > MAX_RUNS or not all(KEY.fullmatch(key) for key in keys):
-        raise InvalidError(
-            f"runs must be 1 to {MAX_RUNS} ids of runs with commas between them, as GET /api/v1/runs has them, not "
-            f"{runs[:40]!r}"
-        )
-    _need_database()
-    headers = {
-        **settings.PAGE_HEADERS,
-        "Content-Security-Policy": f"{history_report.content_security_policy()}; frame-ancestors 'none'",
-        "Content-Disposition": 'inline; filename="report.html"',
-        "Cache-Control": "no-store",
-    }
-    return HttpResponse(history_report.page(keys), headers=headers)
 
 
 def _run(name: str, key: str) -> int:

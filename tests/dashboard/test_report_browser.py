@@ -1,15 +1,11 @@
-"""`report.html` in a real Chromium: opened as a file, pointed at, on a phone, on paper; from the dashboard."""
+"""`report.html` in a real Chromium: opened as a file, pointed at, on a phone, on paper."""
 
-import shutil
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from calling import post, report
-from conftest import DESKTOP, PHONE
-from test_dashboard_browser import until
+from conftest import PHONE
 
 sys.path.append(str(Path(__file__).parents[1] / "reports"))
 from test_report_page import logged
@@ -141,60 +137,3 @@ def test_report_runs_no_script_of_a_hostile_name(page, tmp_path, asked):
     assert evil in timeline.locator(".readout").inner_text()
     assert asked == [path.as_uri()]
     assert page.complaints == []
-
-
-def finished(server, *names: str, headers: dict[str, str] | None = None) -> None:
-    """Have jobs of two workers with six rounds end."""
-    for name in names:
-        job = f"{server.url}/api/v1/jobs/{name}"
-        assert post(job, {"num_workers": 2, "epsilon": 0.02}, **(headers or {}))[0] == 200
-        for number in range(1, 7):
-            for rank in range(2):
-                body = report(rank, number, seconds=0.4, compute=0.3, wait=0.05, exchange=0.05, device=f"gpu{rank}")
-                if rank == 0:
-                    body |= {"accuracy": 0.1 * number, "accuracy_round": number}
-                assert post(f"{job}/report", body, **(headers or {}))[0] == 200
-            time.sleep(0.05)
-        assert post(f"{job}/end", {"reason": "done after 6 rounds"}, **(headers or {}))[0] == 200
-
-
-def test_dashboard_compares_two_finished_jobs_in_a_report(page, start_process):
-    server = start_process()
-    finished(server, "first", "second")
-    page.goto(server.url + "/dashboard/")
-    page.wait_for_selector("#comparison canvas")
-    link = page.locator("#finished-report")
-    link.wait_for()
-    until(page, "document.querySelector('#finished-report').href.split('%2C').length === 2")
-    with page.context.expect_page() as opened:
-        link.click()
-    shown = opened.value
-    shown.wait_for_selector("figure svg.plot path.curve")
-    complaints = []
-    shown.on("console", lambda message: complaints.append(message.text))
-    assert shown.locator("figure").first.locator("path.curve").count() == 2
-    assert shown.locator("table").first.locator("tbody tr").count() == 2
-    assert {"first", "second"} == set(shown.locator("h1").inner_text().split(" vs. "))
-    assert complaints == []
-    page.get_by_role("link", name="first").click()
-    until(page, "document.querySelector('#job-report').href.includes('runs=')")
-    assert page.complaints == []
-
-
-def test_dashboard_with_a_token_saves_the_report_as_a_file(page, start_process, tmp_path):
-    server = start_process(ESYNC_TOKEN="a-secret-token")
-    finished(server, "only", headers={"Authorization": "Bearer a-secret-token"})
-    page.goto(server.url + "/dashboard/")
-    page.wait_for_selector("#login:not([hidden])")
-    page.keyboard.type("a-secret-token")
-    page.keyboard.press("Enter")
-    page.wait_for_selector("#job-report:not([hidden])")
-    with page.expect_download() as started:
-        page.locator("#job-report").click()
-    path = tmp_path / "saved.html"
-    shutil.copy(started.value.path(), path)
-    assert started.value.suggested_filename == "report.html"
-    page.set_viewport_size(DESKTOP)
-    page.goto(path.as_uri())
-    page.wait_for_selector("figure svg.plot path.curve")
-    assert page.locator("h1").inner_text() == "only"

@@ -2,7 +2,6 @@
 
 const KEY = "esync-token";
 const TIMEOUT = 8000; // milliseconds
-const PATIENCE = 60000; // for a report, which is made when it is asked for
 
 export class TokenNeeded extends Error {}
 export class NoAnswer extends Error {}
@@ -27,22 +26,17 @@ export function address(path, options = {}) {
 
 /** The JSON behind a path below /api/v1/. Throws TokenNeeded, Refused, or NoAnswer. */
 export async function ask(path, options = {}) {
-  return reached((await call(address(path, options), "application/json", TIMEOUT)).json());
+  return reached((await call(address(path, options))).json());
 }
 
-/** The page behind an address, as a file. Throws what `ask` throws. */
-export async function file(where) {
-  return reached((await call(where, "text/html", PATIENCE)).blob());
-}
-
-async function call(where, kind, timeout) {
-  const headers = { Accept: kind };
+async function call(where) {
+  const headers = { Accept: "application/json" };
   if (token.get()) headers.Authorization = `Bearer ${token.get()}`;
   const answer = await reached(fetch(where, {
     headers,
     cache: "no-store",
     credentials: "omit", // otherwise the browser would ask for a password by itself
-    signal: AbortSignal.timeout(timeout),
+    signal: AbortSignal.timeout(TIMEOUT),
   }));
   if (answer.status === 401) throw new TokenNeeded();
   if (!answer.ok) {

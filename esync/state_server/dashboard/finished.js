@@ -4,7 +4,6 @@
 import { ask, ofJob } from "./api.js";
 import { LineChart, around } from "./charts.js";
 import { byId, list, make, text } from "./dom.js";
-import { becomeReport, showReport } from "./report.js";
 import { bytes, clock, metricOf, moment, number, percent } from "./format.js";
 
 const SHOWN = 50;
@@ -26,7 +25,6 @@ export class FinishedView {
   constructor() {
     this.chart = new LineChart(byId("comparison"), "Test accuracy of the chosen trainings", { height: 220 });
     this.chosen = null;
-    becomeReport(byId("finished-report"), byId("finished-trouble"));
     this.curves = new Map(); // of runs that have ended: they never change
     const head = make("tr", {}, ...COLUMNS.map(([title, kind]) => make("th", { scope: "col", class: kind || null }, title)));
     byId("runs").append(make("thead", {}, head), make("tbody"));
@@ -81,7 +79,6 @@ export class FinishedView {
     for (const run of chosen) {
       if (!this.curves.has(run.id)) this.curves.set(run.id, (await ask(ofJob(run.job, "curves"), { run: run.id })).accuracy);
     }
-    showReport(byId("finished-report"), chosen.map((run) => run.id));
     const shown = chosen.filter((run) => this.curves.get(run.id).length);
     const times = [...new Set(shown.flatMap((run) => this.curves.get(run.id).map((point) => point.at)))].sort((one, other) => one - other);
     const values = shown.map((run) => {

@@ -5,7 +5,6 @@ import { byId, list, make, text } from "./dom.js";
 import { ago } from "./format.js";
 import { FinishedView } from "./finished.js";
 import { HistoryView } from "./history.js";
-import { becomeReport, showReport } from "./report.js";
 import { showJob } from "./workers.js";
 
 const LIVE = 1000; // milliseconds between two looks at the workers
@@ -38,7 +37,6 @@ async function live() {
   job = await ask(ofJob(wanted.name));
   markChosen();
   showJob(job);
-  showReport(byId("job-report"), job.state === "ended" && job.totals && hasHistory ? [job.id] : []);
   if (changed) past.soon();
 }
 
@@ -171,7 +169,6 @@ byId("skip").addEventListener("click", (event) => {
   byId("main").focus();
   byId("main").scrollIntoView();
 });
-becomeReport(byId("job-report"), byId("job-trouble"));
 byId("leave").addEventListener("click", () => showLogin(""));
 
 const past = repeat(pastOfJob, PAST);
