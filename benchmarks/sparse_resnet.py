@@ -132,18 +132,19 @@ def runs(seeds: int, epochs: int) -> list[SparseRun]:
 
 
 def table(out: Path, seeds: int, epochs: int) -> str:
-    """Return the results in Markdown; differences are to momentum SGD alone, in points, mean of the last tenth."""
+    """Return the results in Markdown; differences are to momentum SGD alone with the same seed, in points."""
     finished, chosen = results(out), runs(seeds, epochs)
     groups: dict[tuple[str, int], list[SparseRun]] = {}
     for run in chosen:
         if run.name in finished:
             groups.setdefault((run.method, run.workers), []).append(run)
-    alone = [mean_of_last(finished[run.name], 0.1) for run in groups.get((ALONE, 1), [])]
+    alone = {run.seed: 100 * mean_of_last(finished[run.name], 0.1) for run in groups.get((ALONE, 1), [])}
     rows = []
     for (method, workers), group in sorted(groups.items(), key=lambda item: item[0][1]):
         last = [100 * mean_of_last(finished[run.name], 0.1) for run in group]
         best = [100 * max(accuracy for *_, accuracy in finished[run.name]["accuracies"]) for run in group]
-        difference = f"{statistics.fmean(last) - 100 * statistics.fmean(alone):+.2f}" if alone else "–"
+        differences = [value - alone[run.seed] for run, value in zip(group, last, strict=True) if run.seed in alone]
+        difference = f"{statistics.fmean(differences):+.2f}" if differences else "–"
         rows.append(
             [method, str(workers), str(len(group)), spread_or_value(last, 2), difference, spread_or_value(best, 2)]
         )
