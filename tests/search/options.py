@@ -83,7 +83,7 @@ def draw_options(mode: str, arguments: tuple[str, ...], chance: random.Random) -
             continue
         tried = argparse.Namespace(**{**vars(options), dest: value, "typed": options.typed | {dest}})
         try:
-            tried.algorithm.check_flags(tried, tried.given)
+            tried.algorithm.check_flags(tried, tried.typed)
             choose_algorithm(tried)
         except ValueError:
             continue
