@@ -32,12 +32,10 @@ from typing import Any
 
 from harness import program
 from harness.figures import markdown_table, mean_of_last, spread_or_value, time_to, write_table
-from harness.held_out import TUNING_SEED, write_held_out
+from harness.held_out import TUNING_SEED
 from harness.paper_runs import BATCH_SIZE, GRADIENT, NARROW_GROUP_NORM, OVERHEAD, narrow_cluster
-from harness.simulations import RATE, carry_out, listed, results, simulate, within_budget
+from harness.simulations import RATE, carry_out_methods, results, simulate
 from harness.simulations import parser as simulation_parser
-
-from esync.runtime.errors import ExpectedError
 
 #: Accuracies whose times are compared.
 TARGETS = (0.80, 0.842, 0.864)
@@ -299,27 +297,23 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def main() -> int:
-    """Carry out the runs and print the table."""
-    options = parse_arguments()
-    chosen = [run for method in options.methods for run in tuning(method)] if options.tune else reported(options)
-    if not chosen:
-        raise ExpectedError(f"none of {', '.join(options.methods)} can be reported; run this program with --tune first")
-    if options.list:
-        return listed(chosen, options, ByClassRun.planned)
-    if options.tune:
-        write_held_out(options.out)
-    kept = within_budget(chosen, options, ByClassRun.planned)
-    succeeded = carry_out(kept, options)
+def show(options: argparse.Namespace) -> None:
+    """Print the tuned settings, or write the table and draw the figure."""
     if options.tune:
         for method in options.methods:
             best = tuned(options.out, method)
             print(f"{method}: {'not all tried' if best is None else best.setting}")
-        return 0 if succeeded else 1
+        return
     write_table(options.out / f"table-{options.case}-{options.minutes:g}min.md", table(options))
     if options.figure is not None:
         draw(options, options.figure)
-    return 0 if succeeded else 1
+
+
+def main() -> int:
+    """Carry out the runs and print the table."""
+    options = parse_arguments()
+    chosen = [run for method in options.methods for run in tuning(method)] if options.tune else reported(options)
+    return carry_out_methods(chosen, options, ByClassRun.planned, show)
 
 
 if __name__ == "__main__":

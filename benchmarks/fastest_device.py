@@ -32,12 +32,10 @@ from typing import Any
 
 from harness import program
 from harness.figures import markdown_table, mean_ratio, mean_time, spread_or_missed, time_to, write_table
-from harness.held_out import TUNING_SEED, write_held_out
+from harness.held_out import TUNING_SEED
 from harness.paper_runs import BATCH_SIZE, EVALUATION, GRADIENT, NARROW, OVERHEAD, TEST_IMAGES, narrow_cluster
-from harness.simulations import RATE, carry_out, listed, results, simulate, within_budget
+from harness.simulations import RATE, carry_out_methods, results, simulate
 from harness.simulations import parser as simulation_parser
-
-from esync.runtime.errors import ExpectedError
 
 #: Accuracies whose times are compared.
 TARGETS = (0.85, 0.88, 0.90)
@@ -316,25 +314,21 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
+def show(options: argparse.Namespace) -> None:
+    """Print the tuned settings, or write the table."""
+    if options.tune:
+        for name in options.methods:
+            best = tuned(options, name)
+            print(f"{name}: {'not all tried' if best is None else best.name}")
+        return
+    write_table(options.out / f"table-{options.cluster}.md", table(options))
+
+
 def main() -> int:
     """Carry out the runs and print the table."""
     options = parse_arguments()
     chosen = [run for name in options.methods for run in tuning(options, name)] if options.tune else reported(options)
-    if not chosen:
-        raise ExpectedError(f"none of {', '.join(options.methods)} can be reported; run this program with --tune first")
-    if options.list:
-        return listed(chosen, options, SpeedRun.planned)
-    if options.tune:
-        write_held_out(options.out)
-    kept = within_budget(chosen, options, SpeedRun.planned)
-    succeeded = carry_out(kept, options)
-    if options.tune:
-        for name in options.methods:
-            best = tuned(options, name)
-            print(f"{name}: not all tried" if best is None else f"{name}: {best.name}")
-        return 0 if succeeded else 1
-    write_table(options.out / f"table-{options.cluster}.md", table(options))
-    return 0 if succeeded else 1
+    return carry_out_methods(chosen, options, SpeedRun.planned, show)
 
 
 if __name__ == "__main__":

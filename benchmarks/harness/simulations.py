@@ -24,7 +24,7 @@ from esync.runtime.processes import tied
 
 from . import budget
 from .figures import damaged, read_figures, write_figures
-from .held_out import held_out_file
+from .held_out import held_out_file, write_held_out
 from .program import RESULTS, bare_parser
 from .thinning import thinned_result
 
@@ -259,6 +259,35 @@ def carry_out(chosen: Sequence[Run], options: argparse.Namespace, lacks: Callabl
         for process in under_way.values():
             process.wait()
     return not failed
+
+
+def carry_out_methods(
+    chosen: Sequence[_R],
+    options: argparse.Namespace,
+    planned: Callable[[_R], float],
+    show: Callable[[argparse.Namespace], None],
+) -> int:
+    """Carry out, or list, the runs of methods whose settings are tuned first; return the exit code.
+
+    Args:
+        chosen: the runs: those that tune, or those with the tuned settings.
+        options: options: `out`, `jobs`, `budget`, `list`, `methods`, and `tune`, whether the runs tune.
+        planned: returns the core-seconds that a run costs by estimate.
+        show: shows the results, once all runs have ended.
+
+    Raises:
+        ExpectedError: there are no runs, because none of the methods is tuned.
+    """
+    if not chosen:
+        raise ExpectedError(f"none of {', '.join(options.methods)} can be reported; run this program with --tune first")
+    if options.list:
+        return listed(chosen, options, planned)
+    if options.tune:
+        write_held_out(options.out)
+    kept = within_budget(chosen, options, planned)
+    succeeded = carry_out(kept, options)
+    show(options)
+    return 0 if succeeded else 1
 
 
 def _last_line(out: Path, run: Run) -> str:

@@ -157,7 +157,7 @@ class SettingsChooser:
     """
 
     def __init__(self, requested: TierSettings, iterations: int) -> None:
-        self._asked = requested
+        self._requested = requested
         coarsest = next(reversed(list(requested.compressions)), "")
         self.settings = AutomaticSettings(0.0, iterations, coarsest)
         self._earlier_compression = coarsest  # of the round before
@@ -182,19 +182,19 @@ class SettingsChooser:
             present: of all workers that could take part.
         """
         compression = self._earlier_compression = self.settings.compression
-        candidates = present if self._asked.chooses_workers else awaited
+        candidates = present if self._requested.chooses_workers else awaited
         paces = sorted(record.capability for record in candidates if record.capability > 0)
         if not paces:
             return
         # After a change, workers with a fast link report first, which says nothing about the others.
         partial = any(record.compression != compression or not record.exchanges for record in awaited)
-        representative = not (partial and self._asked.compressions)
+        representative = not (partial and self._requested.compressions)
         if representative and (exchange := max((record.exchange for record in awaited), default=0.0)):
             # What has been measured with other compressions was at another time, and changes with the network.
             change = exchange / (self._exchanges.get(compression) or exchange)
             self._exchanges = {name: change * seconds for name, seconds in self._exchanges.items()}
             self._exchanges[compression] = exchange
-        self.settings = choose(self._asked, paces, self._exchanges, max(1, len(awaited)), self.settings)
+        self.settings = choose(self._requested, paces, self._exchanges, max(1, len(awaited)), self.settings)
 
     def state(self) -> dict[str, Any]:
         """Return everything that affects later choices, for JSON."""

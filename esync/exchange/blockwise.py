@@ -54,7 +54,7 @@ class BlockwiseRule:
             np.copyto(old, updated)
             if not new:
                 new = list(vectors) if vectors is not None and len(vectors) == len(parts) else [None] * len(parts)
-            new = [_put(old_vector, part, block, weights.size) for old_vector, part in zip(new, parts, strict=True)]
+            new = [_put(target, part, block, weights.size) for target, part in zip(new, parts, strict=True)]
             yield block
         self.state = join_state(new) if new else self.state
 
