@@ -90,8 +90,9 @@ SETTINGS: dict[str, tuple[tuple[str, ...], tuple[int, ...], float, int]] = {
     "sync": (("--mode=sync",), (1, 2, 4, 8), 3600, 500),
     "local": (("--mode=local", "--eval-duration=5"), (1, 2, 4, 8), 600, 300),
 }
-#: Network → factor on these seconds and gradients: AlexNet, without batch norm, begins slowly.
-LONGER = {"alexnet": 4}
+#: Network → factors on these seconds and on these gradients: AlexNet, without batch norm, begins
+#: slowly; a batch of Inception-v3 takes each device 173 times as long as one of ResNet-18.
+LONGER = {"alexnet": (4, 4), "inception-v3": (173, 1)}
 #: Test images of an evaluation.
 EVALUATED = 2500
 #: Part of the names of settings in which the workers of a host exchange as one.
@@ -129,7 +130,7 @@ class TargetRun:
     @property
     def max_time(self) -> float:
         """Seconds of virtual time at most."""
-        return SETTINGS[self.setting][2] * LONGER.get(self.network, 1)
+        return SETTINGS[self.setting][2] * LONGER.get(self.network, (1, 1))[0]
 
     def words(self, options: argparse.Namespace) -> list[str]:
         """Return the command line."""
@@ -169,7 +170,7 @@ def runs(seeds: int) -> list[TargetRun]:
 
 def planned(run: TargetRun) -> float:
     """Return the core-seconds that a run costs by estimate; evaluations cost as much as gradients."""
-    gradients = SETTINGS[run.setting][3] * LONGER.get(run.network, 1)
+    gradients = SETTINGS[run.setting][3] * LONGER.get(run.network, (1, 1))[1]
     return 2 * OVERHEAD * GRADIENT[run.trained] * gradients
 
 
