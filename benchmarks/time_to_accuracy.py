@@ -5,10 +5,10 @@
 Trains the paper's six networks with a quarter of their channels (Inception-v3: a sixteenth), and at
 the end ResNet-18-v1 itself, on its clusters (clusters/paper*.yaml) in virtual time, i.i.d., until a
 test accuracy of 0.8. Devices take as long for a batch, and messages are as large, as with the full
-networks. Every round is evaluated, of sequential SGD every fifth iteration, and an evaluation takes
-no virtual time. Each algorithm has several multiples of the published learning rate; those that
-count are the published one and that with the best mean time. `--factors` and `--settings` take some
-of them.
+networks. Every round is evaluated, of sequential SGD every fifth iteration, of SSGD with Inception-v3
+every fifth round; an evaluation takes no virtual time. Each algorithm has several multiples of the
+published learning rate; those that count are the published one and that with the best mean time.
+`--factors` and `--settings` take some of them.
 
 ESync's settings: the published one; the same with batch norm's statistics weighted by samples, or
 estimated anew from 4,000 training images; exchanges in float16 with all weighted by samples, with
@@ -93,6 +93,8 @@ SETTINGS: dict[str, tuple[tuple[str, ...], tuple[int, ...], float, int]] = {
 #: Network → factors on these seconds and on these gradients: AlexNet, without batch norm, begins
 #: slowly; a batch of Inception-v3 takes each device 173 times as long as one of ResNet-18.
 LONGER = {"alexnet": (4, 4), "inception-v3": (173, 1)}
+#: Network → rounds of SSGD between two evaluations, which cost more than the rounds.
+SSGD_EVALUATED_EVERY = {"inception-v3": 5}
 #: Test images of an evaluation.
 EVALUATED = 2500
 #: Part of the names of settings in which the workers of a host exchange as one.
@@ -137,6 +139,8 @@ class TargetRun:
         flags = SETTINGS[self.setting][0]
         rate = "--learning-rate" if self.setting in ("sync", "local") else "--local-lr"
         words = [*flags, f"--network={self.trained}", f"{rate}={RATE * self.factor:g}", f"--seed={self.seed}"]
+        if self.setting == "sync" and (every := SSGD_EVALUATED_EVERY.get(self.network)):
+            words.append(f"--eval-duration={every}")
         words += [f"--target-accuracy={TARGET}", f"--max-time={self.max_time:g}", f"--test-images={EVALUATED}"]
         return simulate(self.description(options.out), self, options.out, *words, "--no-logs")
 
