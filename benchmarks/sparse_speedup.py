@@ -18,7 +18,6 @@ import statistics
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -35,7 +34,6 @@ from esync.exchange.codecs.base import WorkerCodec
 from esync.exchange.codecs.sparse_messages import PieceKeys
 from esync.exchange.codecs.uncompressed import UncompressedDecoder, UncompressedEncoder
 from esync.exchange.protocol import wire
-from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.layout import Layout
 from esync.exchange.protocol.round_state import Limits
 from esync.exchange.protocol.transfer import NO_KEY
@@ -164,8 +162,7 @@ def simulated(workers: int, gigabits: float, cost: Cost) -> float:
         return WorkerCodec(MeasuredEncoder(sent, layout), MeasuredDecoder(received, layout))
 
     simulation = Simulation(cluster, options, MeasuredNumerics())
-    exchange = partial(ParameterServerExchange, make_codec=codec)
-    with mock.patch("esync.simulate.world.ParameterServerExchange", exchange):
+    with mock.patch("esync.exchange.protocol.client.worker_codec", codec):
         simulation.run()
     began = min(worker.began for worker in simulation.workers)
     return (max(worker.ended for worker in simulation.workers) - began) / ROUNDS

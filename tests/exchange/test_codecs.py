@@ -5,7 +5,6 @@ import pytest
 
 from esync.exchange import WEIGHTS, Flat, Specification
 from esync.exchange.codecs.factory import codec_of
-from esync.exchange.codecs.sparse import Sparse
 from esync.exchange.protocol.layout import Layout
 
 LAYOUT = Layout({WEIGHTS: 5000}, 2, 1024)
@@ -31,15 +30,6 @@ def sparse(synchronous: bool = False) -> Specification:
 def test_codec_that_is_none_or_does_not_fit_the_exchange_is_refused(asked: Specification, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         codec_of(asked, LAYOUT, 3)
-
-
-@pytest.mark.parametrize(
-    ("asked", "values"), [(sparse(), Flat(np.zeros(5000, np.float32))), (dense("fp16"), (np.arange(2), np.ones(2)))]
-)
-def test_codec_with_payload_of_wrong_kind_names_itself(asked: Specification, values: Flat | Sparse) -> None:
-    codec = codec_of(asked, LAYOUT, 3)
-    with pytest.raises(TypeError, match=f"the codec '{codec.name}' packs"):
-        list(codec.encoder(0).write(values, lambda key, elements: np.empty(elements, np.float32)))
 
 
 @pytest.mark.parametrize("compression", ["none", "fp16", "2bit"])

@@ -160,14 +160,9 @@ def test_specification_gives_private_channels_to_weights_only():
     [
         (None, "colour", "blue", "colour"),
         (None, "slots", None, "slots"),
-        (None, "rank", "1", "rank is '1', but should be int"),
-        (None, "sizes", [5], ""),
-        (None, "sizes", {WEIGHTS: "5", STATISTICS: 0}, "sizes are .*, but should be whole numbers"),
         (None, "specification", "sgd", "mapping"),
-        ("specification", "synchronous", 1, "synchronous is 1, but should be bool"),
         ("specification", "vectors", ["control"], "items"),
         ("specification", "colour", "blue", "colour"),
-        ("limits", "rounds", "7", "rounds is '7', but should be float"),
     ],
 )
 def test_handshake_decode_with_wrong_field_is_refused(handshake, part, field, value, message):

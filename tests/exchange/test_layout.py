@@ -1,7 +1,5 @@
-import re
 from itertools import permutations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -63,15 +61,6 @@ def test_layout_of_small_model_equals_the_one_by_hand():
 def test_layout_buckets_are_as_large_as_config_says():
     layout = Layout({WEIGHTS: config.BUCKET_ELEMENTS + 1}, servers=1)
     assert [b.stop - b.start for b in layout.buckets] == [config.BUCKET_ELEMENTS, 1]
-
-
-@pytest.mark.parametrize(
-    ("weights", "statistics", "servers", "elements"), [(0, 1, 1, 1), (1, -1, 1, 1), (1, 0, 0, 1), (1, 0, 1, 0)]
-)
-def test_layout_with_impossible_sizes_is_refused(weights, statistics, servers, elements):
-    sizes = {WEIGHTS: weights, STATISTICS: statistics}
-    with pytest.raises(ValueError, match=re.escape(f"sizes={sizes}, servers={servers}")):
-        Layout(sizes, servers, elements)
 
 
 def test_layout_is_independent_of_the_order_of_vectors():

@@ -8,11 +8,8 @@ import numpy as np
 import pytest
 
 from esync.exchange import STATISTICS, WEIGHTS, Payload, Result, Specification
-from esync.exchange.codecs.uncompressed import UncompressedDownlink, UncompressedUplink
 from esync.exchange.protocol.client import ParameterServerExchange
-from esync.exchange.protocol.layout import Layout
-from esync.exchange.protocol.parameter_server import ParameterServer
-from esync.exchange.protocol.round_state import Limits, RoundState
+from esync.exchange.protocol.round_state import Limits
 from esync.rules import Rule, add_mean_update, outer_nesterov, sgd
 from esync.runtime.straggler_injection import Straggler
 from esync.simulate.collective import SharedCollectiveState, SimulatedCollective
@@ -80,14 +77,6 @@ def test_normalized_weighting_applies_to_weights_only() -> None:
     close(cluster.vector(CONTROL), BEGUN[CONTROL] + mean(SENT, CONTROL))
     direction = SENT[0][WEIGHTS] / 10 + SENT[1][WEIGHTS] / 40
     close(cluster.weights(), BEGUN[WEIGHTS] + direction / 2 * 25)
-
-
-def test_named_vector_without_rule_is_refused() -> None:
-    layout = Layout({WEIGHTS: 1, CONTROL: 1}, 1)
-    with pytest.raises(ValueError, match="control"):
-        ParameterServer(
-            layout, RoundState(1, True), UncompressedUplink(), UncompressedDownlink(False), {WEIGHTS: sgd}, lambda: 0.0
-        )
 
 
 # --- end to end -----------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from esync.exchange.codecs.base import Downlink, Uplink
 from esync.exchange.codecs.factory import codec_of
-from esync.exchange.codecs.uncompressed import UncompressedDownlink, UncompressedUplink
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.layout import STATISTICS, WEIGHTS, Layout
 from esync.exchange.protocol.parameter_server import ParameterServer
@@ -122,7 +121,7 @@ class MemoryServers:
         self.nodes = []
         for shard in range(servers):
             round_state = RoundState(workers, synchronous, limits or Limits(), added=self.scalars)
-            ends: tuple[Uplink, Downlink] = UncompressedUplink(), UncompressedDownlink(private)
+            ends = Uplink(), Downlink(private)
             if packed is not None:
                 codec = codec_of(packed, self.layout, workers)
                 ends = codec.uplink(shard), codec.downlink(shard)

@@ -36,12 +36,11 @@ from .base import (
     PackedArray,
     UpdatedBucket,
     Uplink,
-    require_vector,
 )
 from .outbox import Outbox, step_of
 from .quantization import Quantizer, compile_loops, quantizer_of
 from .shards import ServerShard
-from .sparse import Sparse, bounds_of
+from .sparse import bounds_of
 from .uncompressed import sizes_of
 
 
@@ -93,14 +92,12 @@ class BucketCodec(Codec):
         compressions: the finest one first.
         layout: how the model is cut into buckets.
         tensors: sizes of the tensors that the weights consist of.
-        channel: of the first compression's keys.
     """
 
-    def __init__(self, compressions: Sequence[str], layout: Layout, tensors: Sequence[int], channel: int) -> None:
-        self.name = " or ".join(compressions)
+    def __init__(self, compressions: Sequence[str], layout: Layout, tensors: Sequence[int]) -> None:
         self.layout = layout
         self.packings = [
-            Packing(compression, layout, tensors, channel + number) for number, compression in enumerate(compressions)
+            Packing(compression, layout, tensors, channel) for channel, compression in enumerate(compressions, start=1)
         ]
 
     def keys(self, server: int) -> set[int]:
@@ -150,13 +147,12 @@ class BucketEncoder(Encoder):
         return np.empty(min(layout.bucket_elements, layout.sizes[WEIGHTS]), np.float32)
 
     @override
-    def write(self, values: Source | Sparse, buffer: GetBuffer, compression: int = 0) -> Iterator[PackedArray]:
-        source = require_vector(values, self._codec.name)
+    def write(self, values: Source, buffer: GetBuffer, compression: int = 0) -> Iterator[PackedArray]:
         packing, first = self._codec.packings[compression], compression * len(self._codec.layout.buckets)
         buckets = [bucket for server in packing.by_server for bucket in server.values()]
         for bucket, quantizer in sorted(buckets, key=lambda pair: pair[0].index):
             part = self._scratch[: bucket.stop - bucket.start]
-            source.read(bucket.start, bucket.stop, part)
+            values.read(bucket.start, bucket.stop, part)
             key = packing.key(bucket)
             quantizer.pack_with(self.residual[bucket.start : bucket.stop], part, buffer(key, quantizer.elements))
             yield PackedArray(bucket.shard, key, first + bucket.index)

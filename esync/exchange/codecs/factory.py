@@ -27,7 +27,7 @@ def codec_of(specification: Specification, layout: Layout, slots: int) -> Codec:
     Raises:
         ValueError: the codec is unknown, or does not support exchanges of that kind.
     """
-    private, compression = specification.private, specification.compression
+    compression = specification.compression
     if specification.sparse:
         from .sparse_difference import DifferenceCodec  # compiles its inner loops
 
@@ -37,7 +37,7 @@ def codec_of(specification: Specification, layout: Layout, slots: int) -> Codec:
         tensors = options.pop("tensors")
         return DifferenceCodec(Differences(**options), layout, slots, tensors)
     if compression == NONE:
-        return UncompressedCodec(layout, private)
+        return UncompressedCodec(layout, specification.private)
     from .buckets import BucketCodec  # compiles its inner loops
 
     if compression not in (AUTO, *COMPRESSIONS):
@@ -50,4 +50,4 @@ def codec_of(specification: Specification, layout: Layout, slots: int) -> Codec:
             "exchange synchronous, or leave the compression out"
         )
     compressions = list(COMPRESSIONS) if compression == AUTO else [compression]
-    return BucketCodec(compressions, layout, specification.tensors, slots + 1 if private else 1)
+    return BucketCodec(compressions, layout, specification.tensors)

@@ -14,24 +14,21 @@ import numpy as np
 from typing_extensions import override
 
 from ...rules import Step
-from ..base import ModelSink, Source
+from ..base import ModelSink
 from ..protocol import wire
 from ..protocol.layout import Layout
-from .base import Codec, Decoder, Downlink, Encoder, GetBuffer, GetSum, PackedArray, UpdatedBucket, Uplink, require_step
+from .base import Codec, Decoder, Downlink, Encoder, GetBuffer, PackedArray, UpdatedBucket, Uplink
 from .outbox import Outbox
 from .shards import ServerShard
 from .sparse import Differences, Sparse, bounds_of
 from .sparse.changed_values import ChangeTracker
 from .sparse.differences import DifferenceTracker
-from .sparse.message_format import NEW_VALUES, MessageFormat
+from .sparse.message_format import MessageFormat
 from .sparse.selection import Selection
 from .sparse.tracker import Tracker
 from .sparse_messages import PieceKeys, SparseMessages, joined_pieces
 
 log = logging.getLogger(__name__)
-
-#: The name of these codecs in error messages.
-NAME = "sparse difference"
 
 
 class DifferenceCodec(Codec):
@@ -44,8 +41,6 @@ class DifferenceCodec(Codec):
         tensors: sizes of the tensors that the weights consist of.
     """
 
-    name = NAME
-
     def __init__(self, differences: Differences, layout: Layout, slots: int, tensors: Sequence[int]) -> None:
         self.differences, self.slots = differences, slots
         self._layout, self._tensors = layout, tensors
@@ -54,9 +49,7 @@ class DifferenceCodec(Codec):
     @cached_property
     def messages(self) -> SparseMessages:
         """The conversion between sparse vectors and messages."""
-        values = self.differences.values
-        answers = NEW_VALUES if self.differences.replace else values
-        return SparseMessages(self._layout, self.keys, self._tensors, values, answers)
+        return SparseMessages(self._layout, self.keys, self._tensors, self.differences.values)
 
     def shard(self, server: int) -> ServerShard:
         """Return the part of the weights that a server holds."""
@@ -86,12 +79,8 @@ class StepEncoder(Encoder):
         self._messages, self._rank = messages, rank
 
     @override
-    def write(self, values: Source | Sparse, buffer: GetBuffer, compression: int = 0) -> Iterator[PackedArray]:
-        yield from self._messages.pack(require_step(values, NAME), self._rank, buffer)
-
-    def sizes(self, server: int, compression: int = 0) -> list[int]:
-        """Raise NotImplementedError: the sizes are not known without values."""
-        raise NotImplementedError(_UNKNOWN)
+    def write(self, values: Sparse, buffer: GetBuffer, compression: int = 0) -> Iterator[PackedArray]:
+        yield from self._messages.pack(values, self._rank, buffer)
 
 
 class DifferenceDecoder(Decoder):
@@ -111,10 +100,6 @@ class DifferenceDecoder(Decoder):
         if pieces:
             entries = self._messages.read(pieces, form, server)
             (model.put if self._replace else model.add)(entries)
-
-    def answer_sizes(self, server: int, form: int) -> list[int]:
-        """Raise NotImplementedError: the sizes are not known without values."""
-        raise NotImplementedError(_UNKNOWN)
 
 
 def subtract(weights: np.ndarray, entries: Sparse, state: None, step: Step) -> tuple[np.ndarray, None]:
@@ -138,10 +123,7 @@ class StepUplink(Uplink):
     def holds(self, key: int) -> bool:
         return self._keys.locate(key) is not None
 
-    def add(self, packed: Mapping[int, np.ndarray], get_sum: GetSum, factor: float) -> None:
-        """Raise NotImplementedError: steps are used one by one."""
-        raise NotImplementedError(f"the codec {NAME!r} does not add payloads up")
-
+    @override
     def read(self, packed: Mapping[int, np.ndarray]) -> dict[int, Sparse]:
         """See `Uplink.read`; the values are the entries of each bucket."""
         entries = self._format.decode(joined_pieces([packed[number] for number in sorted(packed)]))
@@ -160,12 +142,12 @@ class DifferenceDownlink(Downlink):
         self._keys, self._shard, self._server = codec.keys, shard, server
         self._parts = {bucket.index: part for part, bucket in enumerate(shard.buckets)}
         self._tracker: Tracker
+        message_format = MessageFormat(shard.bounds, differences.values)
         if differences.replace:
-            self._tracker = ChangeTracker(MessageFormat(shard.bounds, NEW_VALUES), shard.offsets, codec.slots)
+            self._tracker = ChangeTracker(message_format, shard.offsets, codec.slots)
         else:
             sizes, ratio = np.diff(shard.bounds).tolist(), differences.secondary_ratio
             secondary = Selection(sizes, ratio, differences.dense_below) if sizes and ratio else None
-            message_format = MessageFormat(shard.bounds, differences.values)
             self._tracker = DifferenceTracker(message_format, shard.offsets, codec.slots, secondary)
         self._outbox = Outbox()
         self._changed: list[np.ndarray] = []  # indices of weights that have changed since the last answers
@@ -224,6 +206,3 @@ class DifferenceDownlink(Downlink):
     def _forget(self, rank: int) -> None:
         """Discard an earlier answer to a worker that is not bound to keys yet."""
         self._outbox.forget(lambda key: (self._keys.locate(key) or (None,))[0] == rank)
-
-
-_UNKNOWN = f"the size of the messages of the codec {NAME!r} depends on the values: simulate with real gradients"

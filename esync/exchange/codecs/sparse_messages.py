@@ -99,15 +99,13 @@ class SparseMessages:
         keys: of the pieces.
         tensors: sizes of the tensors that the weights consist of.
         values: type of the values sent, "float32" or "float16".
-        answers: kind of the servers' messages (`message_format.KINDS`).
     """
 
-    def __init__(self, layout: Layout, keys: PieceKeys, tensors: Sequence[int], values: str, answers: str) -> None:
+    def __init__(self, layout: Layout, keys: PieceKeys, tensors: Sequence[int], values: str) -> None:
         bounds = bounds_of(tensors)
         self.keys = keys
         self._shards = [ServerShard(layout, server, bounds) for server in range(layout.servers)]
         self._formats = [MessageFormat(shard.bounds, values) for shard in self._shards]
-        self._answers = [MessageFormat(shard.bounds, answers) for shard in self._shards]
 
     def pack(self, step: Sparse, rank: int, buffer: GetBuffer) -> Iterator[PackedArray]:
         """Write the pieces of the messages to all servers to buffers."""
@@ -124,9 +122,5 @@ class SparseMessages:
         return [(self.keys.key(rank, number, server), size) for number, size in pieces]
 
     def read(self, pieces: list[np.ndarray], length: int, server: int) -> Sparse:
-        """Return the entries of a message from a server, with indices in the whole model.
-
-        Raises:
-            SparseError: the message is malformed.
-        """
-        return self._shards[server].to_global(self._answers[server].decode(joined_pieces(pieces)[:length]))
+        """Return the entries of a message from a server, with indices in the whole model."""
+        return self._shards[server].to_global(self._formats[server].decode(joined_pieces(pieces)[:length]))

@@ -1,6 +1,6 @@
 """The codec of uncompressed vectors, in float32, with the keys of the layout's buckets."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from typing_extensions import override
@@ -8,21 +8,7 @@ from typing_extensions import override
 from ..base import ModelSink, Source
 from ..protocol import wire
 from ..protocol.layout import WEIGHTS, Bucket, Layout
-from .base import (
-    Codec,
-    Decoder,
-    Downlink,
-    Encoder,
-    GetBuffer,
-    GetSum,
-    PackedArray,
-    UpdatedBucket,
-    Uplink,
-    WorkerCodec,
-    require_vector,
-)
-from .quantization import NONE
-from .sparse import Sparse
+from .base import Codec, Decoder, Downlink, Encoder, GetBuffer, PackedArray, Uplink, WorkerCodec
 
 
 class UncompressedCodec(Codec):
@@ -32,8 +18,6 @@ class UncompressedCodec(Codec):
         layout: how the model is cut into buckets.
         private: whether every worker has a channel of its own.
     """
-
-    name = NONE
 
     def __init__(self, layout: Layout, private: bool) -> None:
         self._layout, self._private = layout, private
@@ -47,12 +31,12 @@ class UncompressedCodec(Codec):
         return UncompressedDecoder(self._layout, self._channel(rank))
 
     @override
-    def uplink(self, server: int) -> "UncompressedUplink":
-        return UncompressedUplink()
+    def uplink(self, server: int) -> Uplink:
+        return Uplink()
 
     @override
-    def downlink(self, server: int) -> "UncompressedDownlink":
-        return UncompressedDownlink(self._private)
+    def downlink(self, server: int) -> Downlink:
+        return Downlink(self._private)
 
     def _channel(self, rank: int) -> int:
         return rank + 1 if self._private else 0
@@ -71,11 +55,10 @@ class UncompressedEncoder(Encoder):
         self._layout, self._channel, self._vector = layout, channel, vector
 
     @override
-    def write(self, values: Source | Sparse, buffer: GetBuffer, compression: int = 0) -> Iterator[PackedArray]:
-        source = require_vector(values, NONE)
+    def write(self, values: Source, buffer: GetBuffer, compression: int = 0) -> Iterator[PackedArray]:
         for bucket in self._layout.of(self._vector):
             key = self._layout.key(bucket, self._channel)
-            source.read(bucket.start, bucket.stop, buffer(key, bucket.stop - bucket.start))
+            values.read(bucket.start, bucket.stop, buffer(key, bucket.stop - bucket.start))
             yield PackedArray(bucket.shard, key, bucket.index)
 
     @override
@@ -119,40 +102,6 @@ class UncompressedDecoder(Decoder):
 def uncompressed_codec(layout: Layout, channel: int, vector: str) -> WorkerCodec:
     """Make the codec of an uncompressed vector in a channel."""
     return WorkerCodec(UncompressedEncoder(layout, channel, vector), UncompressedDecoder(layout, channel, vector))
-
-
-class UncompressedUplink(Uplink):
-    """An uplink with nothing to unpack."""
-
-    def holds(self, key: int) -> bool:
-        """Return False; no key is of packed arrays."""
-        return False
-
-    def add(self, packed: Mapping[int, np.ndarray], get_sum: GetSum, factor: float) -> None:
-        """Do nothing; there are no packed arrays."""
-
-    def read(self, packed: Mapping[int, np.ndarray]) -> dict[int, Sparse]:
-        """Return an empty dict; there are no packed arrays."""
-        return {}
-
-
-class UncompressedDownlink(Downlink):
-    """A downlink with nothing to pack.
-
-    Args:
-        private: whether every worker receives the weights in a channel of its own.
-    """
-
-    def __init__(self, private: bool) -> None:
-        self.private = private
-
-    @override
-    def pack(self, updated: UpdatedBucket) -> None:
-        pass
-
-    @override
-    def publish(self, ranks: Sequence[int], step: int, lengths: np.ndarray) -> None:
-        pass
 
 
 def sizes_of(buckets: Iterable[Bucket]) -> list[int]:

@@ -6,7 +6,7 @@ of the model's size is enough.
 """
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,14 +17,13 @@ from typing_extensions import override
 from ... import config
 from ...runtime import progress
 from ..base import NO_OFFERS, Exchange, ModelSink, Payload, Result, Source
-from ..codecs.base import WorkerCodec
 from ..codecs.factory import worker_codec
 from ..codecs.uncompressed import uncompressed_codec
 from ..host_group import HostGroup
 from . import wire
 from .handshake import Handshake, Heartbeat, Resumed
 from .host_exchange import HostExchange
-from .layout import WEIGHTS, Layout
+from .layout import WEIGHTS
 from .mailbox import Mailboxes
 from .pending import OverlappedExchange, PendingExchange, ReceivedModel
 from .replacement_recovery import completed_exchanges, round_has_commit, starting_status
@@ -43,8 +42,6 @@ class ParameterServerExchange(Exchange):
     Args:
         specification: of the exchange.
         store: connection to the servers.
-        make_codec: makes the codec of the weights from the specification, the layout, the number of
-            workers and the rank.
         host_group: the memory that the workers of this host share; None: every worker exchanges for
             itself.
 
@@ -60,7 +57,6 @@ class ParameterServerExchange(Exchange):
         self,
         specification: Specification,
         store: Store,
-        make_codec: Callable[[Specification, Layout, int, int], WorkerCodec] = worker_codec,
         host_group: HostGroup | None = None,
     ) -> None:
         if host_group is not None:
@@ -73,7 +69,6 @@ class ParameterServerExchange(Exchange):
         self.job, self.resume_at, self.part = 0, -1, 0
         self._statuses = StatusReader(store, self._observe)
         self._aside = False  # whether this worker has requested that rounds not wait for it
-        self._make_codec = make_codec
         self._overlapped: OverlappedExchange | None = None
         self._closed = self._introduced = False
         self._contacted_at = -math.inf  # when this worker last sent all servers a message
@@ -115,7 +110,7 @@ class ParameterServerExchange(Exchange):
         )
         self.layout = handshake.layout()
         codecs = {name: uncompressed_codec(self.layout, 0, name) for name in self.layout.sizes}
-        codecs[WEIGHTS] = self._make_codec(self.specification, self.layout, self.workers, self.rank)
+        codecs[WEIGHTS] = worker_codec(self.specification, self.layout, self.workers, self.rank)
         self.transfer = transfer_class(self.specification, store, self.layout, codecs, self._beat)
         self._mailboxes = Mailboxes(store, self.layout, self.specification.state_vectors, self.send_to)
         if self.specification.overlap:

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from ..codecs.factory import codec_of
-from ..codecs.quantization import NONE
+from ..codecs.uncompressed import UncompressedCodec
 from .handshake import Command, Handshake, Heartbeat, StartNotice
 from .parameter_server import ParameterServer
 from .payload_staging import Memory
@@ -132,7 +132,7 @@ def serve(
     )
     layout = handshake.layout()
     codec = codec_of(specification, layout, handshake.slots)
-    if codec.name != NONE:
+    if not isinstance(codec, UncompressedCodec):
         memory = None
     uplink, downlink = codec.uplink(shard), codec.downlink(shard)
     rules, weightings = specification.rules(), specification.weightings()

@@ -62,11 +62,6 @@ class Layout:
     """
 
     def __init__(self, sizes: Mapping[str, int], servers: int, bucket_elements: int = config.BUCKET_ELEMENTS) -> None:
-        if sizes.get(WEIGHTS, 0) < 1 or min(sizes.values()) < 0 or servers < 1 or bucket_elements < 1:
-            raise ValueError(
-                "a layout needs at least one weight, no negative sizes, one server and one value per bucket; got "
-                f"sizes={dict(sizes)}, servers={servers}, bucket_elements={bucket_elements}"
-            )
         self.sizes = {name: sizes[name] for name in sorted(sizes, key=lambda name: (name != WEIGHTS, name))}
         self.servers = servers
         self.bucket_elements = bucket_elements

@@ -12,15 +12,14 @@ over, packed payloads in their packed size. See `server_model` for the model its
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...rules import Rule
-from ...runtime.output import RateLimitedLog
-from ..codecs.base import ERRORS, Downlink, GetSum, Uplink
+from ..codecs.base import Downlink, GetSum, Uplink
+from ..codecs.quantization import CompressionError
 from ..weighting import UNIFORM, divisor, factor
 from . import wire
 from .layout import WEIGHTS, Layout
@@ -89,8 +88,6 @@ class ParameterServer:
     ) -> None:
         if uplink.rule is not None:
             rules = {**rules, WEIGHTS: uplink.rule}
-        if unruled := layout.sizes.keys() - rules.keys():
-            raise ValueError(f"there is no rule for {', '.join(sorted(unruled))}")
         self.layout = layout
         self.round_state = round_state
         self.uplink, self.downlink = uplink, downlink
@@ -100,7 +97,6 @@ class ParameterServer:
         self._weightings = weightings or dict.fromkeys(layout.sizes, UNIFORM)
         self.model = ServerModel(layout, round_state, downlink, rules, self._weightings, self.memory)
         self._clock = clock
-        self._warn = RateLimitedLog(log.warning)
         self._staging = PayloadStaging(self.memory)
         self._sum = RankOrderedSum(self.memory)
         self._arriving: dict[int, Commit] = {}  # commits whose payload is not complete yet
@@ -200,13 +196,7 @@ class ParameterServer:
         if self.uplink.holds(key) or self.downlink.holds(key):
             self._push_packed(key, received, stored)
             return
-        try:
-            channel, bucket = self.layout.locate(key)
-        except KeyError:
-            channel = self.round_state.slots + 1
-        if channel > self.round_state.slots:  # there is one for each worker, and one for all of them
-            self._warn(f"a push of key {key} is ignored: no worker of this job has such a key")
-            return
+        channel, bucket = self.layout.locate(key)
         self.model.bind(channel, bucket, stored)
         header = wire.header_of(received)
         if channel and header["kind"] == wire.NOTHING:
@@ -270,10 +260,7 @@ class ParameterServer:
             elif kind == wire.ABORT:
                 self.round_state.abort(message["text"].decode())
             elif kind == wire.FETCH:
-                if self._mailbox is None:
-                    raise RuntimeError(
-                        "a worker has asked for the rule's state before it has shown where the mailbox is"
-                    )
+                assert self._mailbox is not None
                 self.model.export(int(message["buckets"]), int(message["index"]), self._mailbox)
             if kind in (wire.LEAVE, wire.DONE, wire.FOLLOW, wire.ASIDE):
                 self._apply(self.round_state.due())  # the round may not wait for anybody any more
@@ -304,8 +291,7 @@ class ParameterServer:
         elif self.round_state.failure:
             self._staging.discard(rank)
         elif self.round_state.together(message) and int(message["use"]) not in UNAWAITED_USES:
-            with self._refusing():
-                self._add(commit)
+            self._add(commit)
         self._apply(due)
 
     def _on_group(self, commit: Commit) -> None:
@@ -315,18 +301,14 @@ class ParameterServer:
         replaced. The others see that in the status, and send their payloads themselves.
         """
         owner, messages, state = int(commit.message["rank"]), commit.all, self.round_state
-        alike = len({(int(message["round"]), int(message["use"])) for message in messages}) == 1
-        distinct = len({int(message["rank"]) for message in messages}) == len(messages)
-        together = alike and distinct and state.together(commit.message)
-        if not (together and all(map(self._may_commit, messages))):
+        if not all(map(self._may_commit, messages)):
             self._staging.discard(owner)
             return
         due: list[int] = []
         for message in messages:
             due = state.commit(message, self._clock())
         if owner in state.pending and not state.failure:
-            with self._refusing():
-                self._add(commit)
+            self._add(commit)
         else:  # all of them are too late, or their commits do not fit
             self._staging.discard(owner)
         self._apply(due)
@@ -338,11 +320,13 @@ class ParameterServer:
         return bool(current and rank not in state.pending and message["sequence"] > state.acknowledged[rank])
 
     def _apply(self, ranks: list[int]) -> None:
-        """Apply the commits of these ranks to the weights."""
+        """Apply the commits of these ranks to the weights; end the run if these cannot be packed then."""
         if ranks and not self.round_state.failure:
-            with self._refusing():
+            try:
                 self._use(ranks)
                 self.round_state.applied(ranks, self._clock())
+            except CompressionError as error:
+                self.abort(str(error))
 
     def _use(self, ranks: list[int]) -> None:
         messages = {rank: self.round_state.pending[rank].message for rank in ranks}
@@ -358,9 +342,7 @@ class ParameterServer:
         else:
             for rank in ranks:
                 payload, packed = _split_payload(self._staging.pop(rank))
-                with _of_worker(rank):
-                    unpacked = self.uplink.read(packed)
-                self.model.update({**payload, **unpacked}, messages[rank], [rank])
+                self.model.update({**payload, **self.uplink.read(packed)}, messages[rank], [rank])
                 self.memory.release([*payload.values(), *packed.values()])
 
     def _add(self, commit: Commit) -> None:
@@ -380,22 +362,13 @@ class ParameterServer:
             return 1.0 if commit.others else factors[self.layout.buckets[index].vector]
 
         def unpack(get_sum: GetSum) -> None:
-            with _of_worker(owner):
-                self.uplink.add(packed, get_sum, factors[WEIGHTS])
+            self.uplink.add(packed, get_sum, factors[WEIGHTS])
             self.memory.release(packed.values())
 
         first, *others = (int(message["rank"]) for message in messages)
         self._sum.put(first, payload, self.round_state.counted, unpack, factor_of)
         for rank in others:
             self._sum.put(rank, {}, self.round_state.counted)
-
-    @contextmanager
-    def _refusing(self) -> Iterator[None]:
-        """End the run if a payload cannot be read or weights cannot be packed."""
-        try:
-            yield
-        except ERRORS as error:
-            self.abort(f"{error}; nothing was done with it")
 
     def _publish_status(self) -> None:
         if self._status is not None:
@@ -412,12 +385,3 @@ def _split_payload(payload: dict[int, Array]) -> tuple[dict[int, Array], dict[in
     """Split a staged payload into unpacked buckets, by index, and packed arrays, by number."""
     buckets = {key: values for key, values in payload.items() if key >= 0}
     return buckets, {_packed(key): values for key, values in payload.items() if key < 0}
-
-
-@contextmanager
-def _of_worker(rank: int) -> Iterator[None]:
-    """Name the worker in errors about its payload while the body of a with statement runs."""
-    try:
-        yield
-    except ERRORS as error:
-        raise type(error)(f"worker {rank}: {error}") from None

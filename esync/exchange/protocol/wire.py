@@ -16,7 +16,7 @@ import numpy as np
 from .scalars import BUILT_IN
 
 #: Version of this wire format; workers and servers must have the same.
-PROTOCOL = 17
+PROTOCOL = 18
 
 #: float32 values that the header takes in front of every bucket.
 HEADER_ELEMENTS = 8

@@ -9,11 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from esync.exchange.codecs.sparse import SparseError, bounds_of
-from esync.exchange.codecs.sparse.bitmap import mark, no_marks
+from esync.exchange.codecs.sparse import bounds_of
 from esync.exchange.codecs.sparse.changed_values import ChangeTracker
 from esync.exchange.codecs.sparse.compressors import DeepGradientCompression, GradientDropping, SAMomentum
-from esync.exchange.codecs.sparse.message_format import BITS, GAPS, HEADER, INDEX_CODES, NEW_VALUES, MessageFormat
+from esync.exchange.codecs.sparse.message_format import BITS, GAPS, HEADER, INDEX_CODES, MessageFormat
 from esync.exchange.codecs.sparse.selection import Selection, keep_count, top_k
 from esync.exchange.codecs.sparse_messages import pieces, size_classes
 
@@ -69,26 +68,10 @@ def test_sparse_codec_round_trip_keeps_every_value(sizes: list[int], density: fl
     arrived = np.zeros_like(dense)
     arrived[indices] = values
     assert arrived.tobytes() == dense.tobytes()
-    assert message.size <= 24 + 4 * len(sizes) + (4 if kind == "float32" else 2) * dense.size + dense.size // 255 + 8
+    assert message.size <= 8 + 4 * len(sizes) + (4 if kind == "float32" else 2) * dense.size + dense.size // 255 + 8
 
 
-@quick
-@given(st.integers(0, 400), st.integers(1, 255), st.integers(0, 2**16))
-def test_sparse_codec_with_changed_byte_or_truncation_raises(place: int, change: int, seed: int) -> None:
-    rng, message_format = np.random.default_rng(seed), MessageFormat(bounds_of([300, 20, 100]))
-    dense = np.where(rng.random(420) < 0.1, rng.standard_normal(420), 0).astype(np.float32)
-    places = np.flatnonzero(dense)
-    message = message_format.message((places, dense[places])).whole()
-    for at in (place % message.size, *range(HEADER.itemsize)):
-        damaged = message.copy()
-        damaged[at] ^= np.uint8(change)
-        with pytest.raises(SparseError):
-            message_format.decode(damaged)
-    with pytest.raises(SparseError):
-        message_format.decode(message[: place % message.size])
-
-
-def test_sparse_codec_chooses_bitmap_where_shorter_and_checks_it() -> None:
+def test_sparse_codec_chooses_bitmap_where_shorter() -> None:
     message_format = MessageFormat(bounds_of([1000]))
     few, many = np.arange(0, 1000, 10), np.arange(0, 1000, 5)
     kinds = [
@@ -96,15 +79,6 @@ def test_sparse_codec_chooses_bitmap_where_shorter_and_checks_it() -> None:
         for indices in (few, many)
     ]
     assert [INDEX_CODES[kind] for kind in kinds] == [GAPS, BITS]
-    for place in (999, 1000):  # the last one, and one behind it
-        bits = no_marks(1000)
-        mark(bits, np.append(many[:-1], place))
-        message = message_format.assemble(np.array([200]), BITS, bits.view(np.uint8), np.ones(200, np.float32)).whole()
-        if place < 1000:
-            assert message_format.decode(message)[0].tolist() == [*many[:-1], place]
-        else:
-            with pytest.raises(SparseError):
-                message_format.decode(message)
 
 
 @quick
@@ -203,7 +177,7 @@ def test_change_tracker_sends_new_values_wherever_something_changed(
 ) -> None:
     rng, total = np.random.default_rng(seed), sum(sizes)
     offsets = np.unique([0, *rng.integers(0, total, parts - 1), total]).astype(np.int64)
-    message_format = MessageFormat(np.unique([*bounds_of(sizes), *offsets]), NEW_VALUES)
+    message_format = MessageFormat(np.unique([*bounds_of(sizes), *offsets]))
     tracker = ChangeTracker(message_format, offsets, 1)
     weights = rng.standard_normal(total).astype(np.float32)
     theta = weights.copy()

@@ -13,7 +13,7 @@ COMPRESSIONS = {FP16: 16.0, FOUR_BIT: 4.125, TWO_BIT: 2.0}
 
 
 class CompressionError(ExpectedError):
-    """Values cannot be compressed, or a packed bucket is malformed; the message says why."""
+    """Values cannot be compressed; the message says why."""
 
 
 class Quantizer(ABC):
@@ -44,11 +44,7 @@ class Quantizer(ABC):
 
     @abstractmethod
     def add(self, packed: np.ndarray, target: np.ndarray) -> None:
-        """Add packed values to `target` (float32), with the same result on all machines.
-
-        Raises:
-            CompressionError: `packed` is malformed; `target` is unchanged.
-        """
+        """Add packed values to `target` (float32), with the same result on all machines."""
 
     def pack_with(self, residual: np.ndarray, values: np.ndarray, packed: np.ndarray) -> None:
         """Pack `residual + values`; the rounding error replaces `residual`."""

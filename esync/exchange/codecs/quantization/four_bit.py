@@ -41,11 +41,11 @@ class FourBitQuantizer(Quantizer):
 
     @override
     def add(self, packed: np.ndarray, target: np.ndarray) -> None:
-        kernels.add_four_bits(*self._checked(packed), BLOCK, target)
+        kernels.add_four_bits(*self._parts(packed), BLOCK, target)
 
     @override
     def put(self, packed: np.ndarray, target: np.ndarray) -> None:
-        kernels.put_four_bits(*self._checked(packed), BLOCK, target)
+        kernels.put_four_bits(*self._parts(packed), BLOCK, target)
 
     # --- helpers ----------------------------------------------------------------------------------
 
@@ -54,21 +54,6 @@ class FourBitQuantizer(Quantizer):
         codes = packed[self._blocks :].view(np.uint8)
         codes[self._bytes :] = 0
         return packed[: self._blocks], codes[: self._bytes]
-
-    def _checked(self, packed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the units and the codes of a received bucket.
-
-        Raises:
-            CompressionError: it is malformed.
-        """
-        if packed.size != self.elements:
-            raise CompressionError("a bucket of 4-bit values has another size than it should have")
-        units, codes = packed[: self._blocks], packed[self._blocks :].view(np.uint8)[: self._bytes]
-        if not np.isfinite(units).all() or (units < 0).any():
-            raise CompressionError("a bucket of 4-bit values has no valid units in front of them")
-        if not kernels.valid_four_bits(codes):
-            raise CompressionError("a bucket of 4-bit values has invalid codes")
-        return units, codes
 
     @staticmethod
     def _check_finite(finite: bool) -> None:

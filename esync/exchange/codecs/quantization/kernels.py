@@ -19,8 +19,6 @@ any_order = machine_code(fastmath={"reassoc"})
 
 #: Bits of the smallest float32 that is not finite, without its sign.
 INFINITE = 0x7F800000
-#: Bits of the smallest float16 that is not finite.
-INFINITE_HALF = 0x7C00
 
 
 @compiled
@@ -29,15 +27,6 @@ def largest_bits(values: np.ndarray) -> Any:
     most = np.uint32(0)
     for index in range(values.size):
         most = max(most, np.float32(values[index]).view(np.uint32) & MAGNITUDE)
-    return most
-
-
-@compiled
-def largest_half(halves: np.ndarray) -> Any:
-    """Return the largest magnitude of float16 bits (uint16); `INFINITE_HALF` or more if not finite."""
-    most = np.uint16(0)
-    for index in range(halves.size):
-        most = max(most, halves[index] & np.uint16(0x7FFF))
     return most
 
 
@@ -282,12 +271,3 @@ def put_four_bits(units: np.ndarray, codes: np.ndarray, block: int, target: np.n
         written[:] = np.float32(0)
         if units[number]:
             _add_block(codes[number * block // 2 : (number + 1) * block // 2], units[number], written)
-
-
-@compiled
-def valid_four_bits(codes: np.ndarray) -> Any:
-    """Return whether no code is 0, which stands for nothing."""
-    valid = True
-    for index in range(codes.size):
-        valid &= (codes[index] & 15) != 0 and codes[index] >= 16
-    return valid

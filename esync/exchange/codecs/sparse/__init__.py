@@ -19,7 +19,7 @@ Sparse = tuple[np.ndarray, np.ndarray]
 
 
 class SparseError(ExpectedError):
-    """A vector cannot be made sparse, or a sparse message is malformed; the message says why."""
+    """A vector cannot be made sparse; the message says why."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ that schedules apply to the next gradient of every worker. Values that are not s
 """
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -21,35 +21,6 @@ def as_sent(values: np.ndarray, kind: str) -> np.ndarray:
         return values
     most = np.finfo(np.float16).max
     return np.clip(values, -most, most).astype(np.float16).astype(np.float32)
-
-
-class Compressor(Protocol):
-    """Turns gradients into sparse steps."""
-
-    def compress(self, gradient: np.ndarray, learning_rate: float, momentum: float) -> Sparse:
-        """Process a gradient, and return the step to send.
-
-        Args:
-            gradient: float32, flat; overwritten.
-            learning_rate: multiplies the gradient.
-            momentum: of the method.
-
-        Returns:
-            The step with its values as received.
-        """
-        ...
-
-    def state(self) -> dict[str, Any]:
-        """Return the state for a checkpoint."""
-        ...
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state` has returned.
-
-        Raises:
-            KeyError, ValueError: it is the state of another compressor.
-        """
-        ...
 
 
 class GradientDropping:
@@ -67,7 +38,16 @@ class GradientDropping:
         self.residual = np.zeros(selection.bounds[-1], np.float32)
 
     def compress(self, gradient: np.ndarray, learning_rate: float, momentum: float = 0.0) -> Sparse:
-        """See `Compressor`."""
+        """Process a gradient, and return the step to send.
+
+        Args:
+            gradient: float32, flat; overwritten.
+            learning_rate: multiplies the gradient.
+            momentum: of the method.
+
+        Returns:
+            The step with its values as received.
+        """
         gradient *= np.float32(learning_rate)
         self.residual += gradient
         indices = self._selection.of(self.residual)
@@ -77,11 +57,11 @@ class GradientDropping:
         return indices, values
 
     def state(self) -> dict[str, Any]:
-        """See `Compressor`."""
+        """Return the state for a checkpoint."""
         return {"rest": self.residual}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """See `Compressor`."""
+        """Restore what `state` has returned."""
         np.copyto(self.residual, state["rest"])
 
     def _left(self, exact: np.ndarray, values: np.ndarray, momentum: float) -> np.ndarray:
@@ -162,7 +142,7 @@ class DeepGradientCompression:
         return {"rest": self.residual, "velocity": self.velocity, "exchanges": self._exchanges}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """See `Compressor`."""
+        """See `GradientDropping`."""
         np.copyto(self.residual, state["rest"])
         np.copyto(self.velocity, state["velocity"])
         self._exchanges = state["exchanges"]

@@ -55,15 +55,6 @@ def prefetch(typing_context: Any, values: Any, index: Any) -> Any:
 
 
 @compiled
-def word_sum(words: np.ndarray) -> int:
-    """Return the sum of words (uint32)."""
-    total = np.uint64(0)
-    for index in range(words.size):
-        total += words[index]
-    return int(total)
-
-
-@compiled
 def encode_gaps(indices: np.ndarray, before: int, code: np.ndarray, length: int) -> int:
     """Encode distances between ascending indices as bytes: FURTHER for every 255, then the rest.
 
@@ -93,20 +84,13 @@ def encode_gaps(indices: np.ndarray, before: int, code: np.ndarray, length: int)
 
 
 @compiled
-def decode_gaps(code: np.ndarray, indices: np.ndarray) -> bool:
-    """Decode a code of `encode_gaps`.
-
-    Returns:
-        Whether the code contains exactly `indices.size` indices.
-    """
+def decode_gaps(code: np.ndarray, indices: np.ndarray) -> None:
+    """Decode a code of `encode_gaps` with exactly `indices.size` indices."""
     entry, index = 0, -1
     for position in range(code.size):
         if code[position] == FURTHER:
             index += FURTHER
             continue
-        if entry == indices.size:
-            return False
         index += code[position] + 1
         indices[entry] = index
         entry += 1
-    return entry == indices.size and (code.size == 0 or code[-1] != FURTHER)
