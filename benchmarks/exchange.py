@@ -69,7 +69,7 @@ def ours(net: Any) -> tuple[Callable[[], None], Callable[[], None]]:
     import esync
     from esync.algorithms import ESync
 
-    algorithm = ESync(GLOBAL_LR, local_iterations=1)
+    algorithm = ESync(global_lr=GLOBAL_LR, local_iterations=1)
     trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm=algorithm)
     trainer.start()
     exchange: Any = trainer.algorithm.exchange

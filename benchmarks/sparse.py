@@ -128,7 +128,7 @@ def wire_worker(mode: str) -> None:
     """Run a worker of the real cluster, which prints its figures of each exchange as JSON."""
     from esync.algorithms import ASGD, DGS
 
-    algorithm = ASGD() if mode == "async" else DGS(RATIO, secondary_ratio=RATIO)
+    algorithm = ASGD() if mode == "async" else DGS(ratio=RATIO, secondary_ratio=RATIO)
     exchanges(algorithm, WIRE_WARM_UP, WIRE_ROUNDS)
 
 

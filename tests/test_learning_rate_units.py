@@ -154,11 +154,13 @@ def trained(monkeypatch, speeds, *words: str, by_api: Callable[[], Algorithm] | 
 LAMBDA = 50.0
 #: Flags → the same by the API.
 SAME = {
-    "async -dcasgd 1 --dcasgd-lambda 50": lambda: DCASGD(LAMBDA),
-    "async -dcasgd 1 --dcasgd-lambda 50 --dcasgd-adaptive --weight-decay 0.05": lambda: DCASGD(LAMBDA, adaptive=True),
-    "async -dcasgd 1 --dcasgd-lambda-on sum --dcasgd-lambda 50": lambda: DCASGD(16 * LAMBDA),
+    "async -dcasgd 1 --dcasgd-lambda 50": lambda: DCASGD(strength=LAMBDA),
+    "async -dcasgd 1 --dcasgd-lambda 50 --dcasgd-adaptive --weight-decay 0.05": lambda: DCASGD(
+        strength=LAMBDA, adaptive=True
+    ),
+    "async -dcasgd 1 --dcasgd-lambda-on sum --dcasgd-lambda 50": lambda: DCASGD(strength=16 * LAMBDA),
     "sync --weight-decay 0.05 --momentum 0.5": SSGD,
-    "dgc-async --weight-decay 0.05 --dgc-clip 0.5 --sparse-ratio 0.1": lambda: DGCAsync(0.1, clip=0.5),
+    "dgc-async --weight-decay 0.05 --dgc-clip 0.5 --sparse-ratio 0.1": lambda: DGCAsync(ratio=0.1, clip=0.5),
 }
 
 

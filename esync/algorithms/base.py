@@ -40,7 +40,7 @@ class Algorithm(ABC):
     """One worker's side of an algorithm. A subclass defines everything about it.
 
     Its options are the fields of its nested class `Options`. The constructor takes their values by
-    name or in their order, `SSP(staleness=2)`, or an object of that class,
+    name, `SSP(staleness=2)`, or an object of that class,
     `SSP(SSP.Options(staleness=2))`, which type checkers see through. See
     docs/how-to/adding_an_algorithm.md.
 

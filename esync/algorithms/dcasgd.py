@@ -1,6 +1,6 @@
 """DC-ASGD: asynchronous SGD with gradients corrected for their delay (Zheng et al., ICML 2017)."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from .. import config
 from ..exchange import Specification
@@ -21,7 +21,6 @@ class DCASGD(EveryIteration):
     class Options(ASGD.Options):
         """The options of the compensation."""
 
-        POSITIONAL: ClassVar[tuple[str, ...]] = ("strength", "adaptive", "on", "statistics")
         strength: float = option(
             config.DCASGD_LAMBDA, ge=0, flag="--dcasgd-lambda", help="strength λ of the compensation; 0 is plain ASGD"
         )

@@ -3,7 +3,7 @@
 This is the variant to which the DGS paper compares DGS.
 """
 
-from typing import Any, ClassVar
+from typing import Any
 
 from .. import config
 from .options import option
@@ -19,12 +19,6 @@ class DGCAsync(SparseAsyncWithMomentum):
     class Options(SparseAsyncWithMomentum.Options):
         """The options of clipping and warm-up."""
 
-        POSITIONAL: ClassVar[tuple[str, ...]] = (
-            *SparseAsyncWithMomentum.Options.POSITIONAL[:-1],
-            "clip",
-            "warm_up",
-            "statistics",
-        )
         momentum: float = option(config.DGC_MOMENTUM, ge=0, lt=1, shared="momentum", per_device=True)
         clip: float = option(
             config.DGC_CLIP,

@@ -5,7 +5,7 @@ equally often; but no worker waits. Every update is applied at once by an outer 
 momentum is applied once per as many updates as there are workers (delayed Nesterov).
 """
 
-from typing import Any, ClassVar
+from typing import Any
 
 from .. import config
 from ..exchange import WEIGHTS, Payload, Specification
@@ -35,7 +35,6 @@ class DyLU(Algorithm):
     class Options(AsynchronousOptions):
         """The options of local SGD, with the defaults of DiLoCo."""
 
-        POSITIONAL: ClassVar[tuple[str, ...]] = ("local_iterations", "global_lr", "outer_momentum", "statistics")
         local_iterations: LocalIterations = inherited(
             ModelAveraging.Options, "local_iterations", config.DYLU_LOCAL_ITERATIONS
         )

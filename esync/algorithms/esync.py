@@ -47,10 +47,6 @@ class ESync(ModelAveraging):
     class Options(ModelAveraging.Options):
         """The options of the state server's decision."""
 
-        POSITIONAL: ClassVar[tuple[str, ...]] = (
-            *("global_lr", "local_iterations", "state_server", "epsilon", "slowest_iterations", "query_mode", "job"),
-            *("outer_momentum", "weighting", "compression", "run_ahead"),
-        )
         local_iterations: LocalIterations | None = inherited(ModelAveraging.Options, "local_iterations", None)
         state_server: str | None = option(None, shared="state_server", per_device=True)
         job: str = option(config.JOB, shared="job", per_device=True)
@@ -192,7 +188,7 @@ class ESync(ModelAveraging):
         if self._question is None or not self._question.done():
             return False
         question, self._question = self._question, None
-        answer = question.result()
+        answer = question.wait()
         self._apply_answer(answer)
         if answer.ready:
             self._ready_after = self._asked_after

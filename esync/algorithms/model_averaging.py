@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from numbers import Integral
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 from typing_extensions import override
@@ -37,14 +37,6 @@ class ModelAveraging(Algorithm):
     class Options(RateScalingOptions, CompressionOptions):
         """The options of the local iterations and of the mean of the updates."""
 
-        POSITIONAL: ClassVar[tuple[str, ...]] = (
-            "local_iterations",
-            "global_lr",
-            "outer_momentum",
-            "weighting",
-            "compression",
-            "run_ahead",
-        )
         local_iterations: LocalIterations | None = option(
             config.LOCAL_ITERATIONS,
             per_device=True,
@@ -99,12 +91,9 @@ class ModelAveraging(Algorithm):
         @model_validator(mode="before")
         @classmethod
         def _overlap_by_run_ahead(cls, values: Any) -> Any:
-            """Set `overlap` from `run_ahead`, which in Python is enough; 0: no overlap."""
+            """Set `overlap` from `run_ahead`, which in Python is enough."""
             if not isinstance(values, dict) or "run_ahead" not in values:
                 return values
-            rest = {name: value for name, value in values.items() if name != "run_ahead"}
-            if values["run_ahead"] == 0 and not values.get("overlap"):
-                return rest
             if values.get("overlap", True):
                 return {**values, "overlap": True}
             raise ValueError("--run-ahead needs --overlap")

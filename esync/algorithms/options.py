@@ -18,7 +18,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import UnionType
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
@@ -214,34 +214,25 @@ class Options(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
 
-    #: Names of the options that may be given without their names, in this order; empty: as they are
-    #: declared.
-    POSITIONAL: ClassVar[tuple[str, ...]] = ()
-
     @classmethod
-    def of(cls: type[_OptionsT], *values: Any, **settings: Any) -> _OptionsT:
+    def of(cls: type[_OptionsT], options: Any = None, /, **settings: Any) -> _OptionsT:
         """Make the options from values.
 
         Args:
-            values: in the order of `POSITIONAL`; or one object of this class, which is returned.
+            options: an object of this class, which is returned; None: there are `settings`.
             settings: values by name.
 
         Raises:
-            TypeError: there is no such option, it is given twice, or the object is another class's.
+            TypeError: there is no such option, or the object is another class's.
             ValueError: a value cannot be used; the message names it and says what was expected.
         """
         owner = cls.__qualname__.rpartition(".")[0] or cls.__name__
-        if len(values) == 1 and isinstance(values[0], Options) and not settings:
-            if type(values[0]) is not cls:  # not a subclass either, some of whose options would have no effect
-                raise TypeError(f"{owner} was given {type(values[0]).__qualname__}; give it {cls.__qualname__}")
-            return values[0]
-        names = cls.POSITIONAL or tuple(cls.model_fields)
-        if len(values) > len(names):
-            raise TypeError(f"{owner} takes {len(names)} options, but was given {len(values)}: {', '.join(names)}")
-        for name, value in zip(names, values, strict=False):
-            if name in settings:
-                raise TypeError(f"{owner} was given {name} twice")
-            settings[name] = value
+        if options is not None:
+            if (
+                type(options) is not cls or settings
+            ):  # not a subclass either, some of whose options would have no effect
+                raise TypeError(f"{owner} was given {options!r}; give it options by name, or one {cls.__qualname__}")
+            return options
         for name in settings:
             if name not in cls.model_fields:
                 raise TypeError(f"{owner} has no option {name!r}; it has {', '.join(cls.model_fields) or 'none'}")

@@ -5,7 +5,7 @@ A worker sends a sparse step, and gets a sparse difference back.
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from typing_extensions import override
@@ -31,7 +31,6 @@ class SparseAsync(Algorithm):
     class Options(AsynchronousOptions):
         """The options of the messages' sparsity."""
 
-        POSITIONAL: ClassVar[tuple[str, ...]] = ("ratio", "secondary_ratio", "values", "dense_below", "statistics")
         ratio: float = option(
             config.SPARSE_RATIO,
             gt=0,
@@ -163,14 +162,6 @@ class SparseAsyncWithMomentum(SparseAsync):
     class Options(SparseAsync.Options):
         """The options of the messages' sparsity, and the momentum."""
 
-        POSITIONAL: ClassVar[tuple[str, ...]] = (
-            "ratio",
-            "momentum",
-            "secondary_ratio",
-            "values",
-            "dense_below",
-            "statistics",
-        )
         momentum: float = option(0.0, ge=0, lt=1, shared="momentum", per_device=True)
 
     options: Options

@@ -1,7 +1,5 @@
 """SSP, stale synchronous parallel (Ho et al., NeurIPS 2013): asynchronous SGD, bounded staleness."""
 
-from typing import ClassVar
-
 from .. import config
 from ..exchange import Specification
 from .asgd import ASGD
@@ -21,7 +19,6 @@ class SSP(ASGD):
     class Options(ASGD.Options):
         """The options of ASGD, and the bound on staleness."""
 
-        POSITIONAL: ClassVar[tuple[str, ...]] = ("staleness", "statistics")
         staleness: int = option(
             config.STALENESS, ge=0, agreed_as="staleness", help="iterations that a worker may be ahead of the slowest"
         )

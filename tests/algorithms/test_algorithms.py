@@ -60,14 +60,14 @@ SCALARS = {**ASSIGNED, **GradientNoise.SCALARS}
         (SSGD(), Specification("sgd", synchronous=True, scalars=SCALARS)),
         (ASGD(), Specification("sgd", synchronous=False)),
         (
-            DCASGD(0.7, adaptive=True, on="sum"),
+            DCASGD(strength=0.7, adaptive=True, on="sum"),
             Specification(
                 "delay_compensated_sgd", False, {"strength": 0.7, "adaptive": True, "on": "sum"}, private=True
             ),
         ),
         (ESync(local_iterations=1), Specification("add_mean_update", synchronous=True, scalars=SCALARS)),
         (LocalSGD(), Specification("add_mean_update", synchronous=True, scalars=SCALARS)),
-        (SSP(2), Specification("sgd", synchronous=False, staleness=2)),
+        (SSP(staleness=2), Specification("sgd", synchronous=False, staleness=2)),
         (DyLU(), Specification("delayed_nesterov", synchronous=False)),
         (
             DiLoCo(weighting="samples"),

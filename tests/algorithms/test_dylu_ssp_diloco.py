@@ -7,7 +7,7 @@ from ..support.scripted_world import Sent, World
 
 
 def test_dylu_takes_iterations_by_its_speed_and_reports_it():
-    world, algorithm = World(answers=[([3, 4], False, True), ([5, 6], False, True)]), DyLU(5)
+    world, algorithm = World(answers=[([3, 4], False, True), ([5, 6], False, True)]), DyLU(local_iterations=5)
     world.start(algorithm)
     world.made.fastest = 1.0  # this device takes 2 s
     exchanged = []
@@ -25,7 +25,10 @@ def test_dylu_takes_iterations_by_its_speed_and_reports_it():
 
 
 def test_diloco_exchanges_after_its_local_iterations_with_the_outer_momentum():
-    world, algorithm = World(answers=[([3, 4], False, True)]), DiLoCo(2, global_lr=0.7, outer_momentum=0.9)
+    world, algorithm = (
+        World(answers=[([3, 4], False, True)]),
+        DiLoCo(local_iterations=2, global_lr=0.7, outer_momentum=0.9),
+    )
     world.start(algorithm)
     world.step(algorithm, [1, 0])
     assert not algorithm.exchanged

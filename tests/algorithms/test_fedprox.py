@@ -62,7 +62,15 @@ def test_fedprox_update_equals_algorithm_2_in_numpy(scale, momentum):
 @pytest.mark.parametrize(("optimizer", "settings"), OPTIMIZERS[:3])
 def test_fedprox_with_prox_mu_0_equals_local_sgd_bit_for_bit(optimizer, settings):
     nets = make_net(), make_net(), make_net()
-    for net, algorithm in zip(nets, (LocalSGD(4), FedProx(4, prox_mu=0), FedProx(4, prox_mu=0.5)), strict=True):
+    for net, algorithm in zip(
+        nets,
+        (
+            LocalSGD(local_iterations=4),
+            FedProx(local_iterations=4, prox_mu=0),
+            FedProx(local_iterations=4, prox_mu=0.5),
+        ),
+        strict=True,
+    ):
         begin = flat(net)
         world = World(
             answers=[(begin, False, True)] * 2,

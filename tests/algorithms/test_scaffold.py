@@ -159,7 +159,7 @@ def test_scaffold_round_equals_algorithm_1(way: str, scale: float, weight_decay:
     """Holds for any number of local iterations per worker and any gradient scale."""
     cluster = Cluster(way, {"learning_rate": 0.1 / scale, "wd": weight_decay}, scale)
     counts = {0: 3, 1: 1, 2: 5}
-    cluster.train([SCAFFOLD(count, global_lr=0.8) for count in counts.values()], 4)
+    cluster.train([SCAFFOLD(local_iterations=count, global_lr=0.8) for count in counts.values()], 4)
     reference = Reference(0.8, weight_decay)
     for number in range(4):
         reference.round({rank: [0.1] * count for rank, count in counts.items()})
@@ -169,7 +169,7 @@ def test_scaffold_round_equals_algorithm_1(way: str, scale: float, weight_decay:
 
 def test_scaffold_with_lr_schedule_uses_the_rates_of_the_steps() -> None:
     cluster = Cluster(settings={"lr_scheduler": lambda: mx.lr_scheduler.FactorScheduler(2, 0.5), "learning_rate": 0.2})
-    cluster.train([SCAFFOLD(3) for _ in range(3)], 2)
+    cluster.train([SCAFFOLD(local_iterations=3) for _ in range(3)], 2)
     reference = Reference()
     rates = [0.2, 0.2, 0.1, 0.1, 0.05, 0.05]
     for number in range(2):
@@ -182,7 +182,7 @@ def test_scaffold_with_lr_schedule_uses_the_rates_of_the_steps() -> None:
 
 def test_scaffold_keeps_the_control_variate_share_of_a_worker_that_left() -> None:
     cluster = Cluster()
-    cluster.train([SCAFFOLD(2) for _ in range(3)], 6, {2: 2})
+    cluster.train([SCAFFOLD(local_iterations=2) for _ in range(3)], 6, {2: 2})
     reference = Reference()
     for _ in range(2):
         reference.round(dict.fromkeys(range(3), (0.1, 0.1)))
@@ -200,9 +200,9 @@ def test_scaffold_replacement_corrects_the_mean_control_variate_in_its_first_rou
     cluster = Cluster()
 
     def live(rank: int) -> None:
-        cluster.live(rank, SCAFFOLD(3), 5, 2 if rank == 2 else 5)  # worker 2 dies without a goodbye
+        cluster.live(rank, SCAFFOLD(local_iterations=3), 5, 2 if rank == 2 else 5)  # worker 2 dies without a goodbye
         if rank == 2:
-            cluster.live(rank, SCAFFOLD(3), 5, 5)
+            cluster.live(rank, SCAFFOLD(local_iterations=3), 5, 5)
 
     for rank in range(3):
         cluster.engine.spawn(f"worker {rank}", lambda rank=rank: live(rank))
@@ -221,7 +221,7 @@ def test_scaffold_replacement_corrects_the_mean_control_variate_in_its_first_rou
 
 def test_scaffold_ignores_steps_skipped_after_overflow() -> None:
     net = make_net()
-    trainer = make_trainer(net, SCAFFOLD(9))
+    trainer = make_trainer(net, SCAFFOLD(local_iterations=9))
     scaled(trainer)
     rates = []
     for loss in (1.0, 1e38, 1.0):
@@ -259,7 +259,7 @@ def test_scaffold_with_lr_mult_is_refused() -> None:
 
 def test_scaffold_with_ignore_stale_grad_is_refused() -> None:
     net = make_net()
-    trainer = make_trainer(net, SCAFFOLD(2))
+    trainer = make_trainer(net, SCAFFOLD(local_iterations=2))
     backward(net, 1)
     with pytest.raises(ValueError, match="moves parameters without a gradient"):
         trainer.step(BATCH, ignore_stale_grad=True)

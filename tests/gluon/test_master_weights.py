@@ -42,7 +42,7 @@ def step(trainer, weight, slope: float = -1.0) -> None:
 
 @pytest.mark.parametrize(
     "algorithm",
-    [LocalSGD(1), ESync(local_iterations=1, outer_momentum=0.5), DyLU(1)],
+    [LocalSGD(local_iterations=1), ESync(local_iterations=1, outer_momentum=0.5), DyLU(local_iterations=1)],
     ids=lambda algorithm: algorithm.name,
 )
 def test_master_weights_make_updates_exact_to_the_last_bit(algorithm):
@@ -72,7 +72,7 @@ def test_master_weights_beside_float32_weights_are_exchanged_together():
     single.initialize()
     world = steady_world([1.0] * 4)
     world.answers = [([FINE] * 4, False, True)] * 2
-    trainer = esync.Trainer([half, single], "sgd", SGD, algorithm=LocalSGD(1), world=world)
+    trainer = esync.Trainer([half, single], "sgd", SGD, algorithm=LocalSGD(local_iterations=1), world=world)
     for _ in range(2):
         differentiate(lambda: -half.data().astype("float32").sum() - single.data().sum())
         trainer.step(1)

@@ -29,7 +29,9 @@ def trainer_of(
     net: Any, algorithm: str, optimizer: str = "sgd", options: dict[str, Any] | None = None
 ) -> esync.Trainer:
     """A trainer among scripted workers; with updates the test ends before the first exchange."""
-    instance = {"local-sgd": LocalSGD(100), "esync": ESync(local_iterations=100)}.get(algorithm, algorithm)
+    instance = {"local-sgd": LocalSGD(local_iterations=100), "esync": ESync(local_iterations=100)}.get(
+        algorithm, algorithm
+    )
     options = dict(options or {"learning_rate": 0.1})
     trainer = esync.Trainer(net.collect_params(), optimizer, options, algorithm=instance, world=steady_world(flat(net)))
     trainer.start()
