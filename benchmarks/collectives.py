@@ -36,8 +36,8 @@ from esync import config
 from esync.exchange.collectives import SCHEDULES
 from esync.exchange.collectives.autotuner import Autotuner
 from esync.exchange.collectives.cost import Costs, predict
-from esync.exchange.collectives.engine import CollectiveEngine, bucket_bytes
-from esync.exchange.collectives.transport import Backoff
+from esync.exchange.collectives.engine import CollectiveEngine
+from esync.exchange.collectives.transport import Backoff, bucket_bytes
 
 OWN = tuple(SCHEDULES)
 SIZES = (4_000_000, 40_000_000, 400_000_000)

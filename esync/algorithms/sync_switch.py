@@ -398,7 +398,7 @@ class StragglerClient:
         if self._question is not None:
             if not self._question.done():
                 return
-            self.directive = self._question.result()
+            self.directive = self._question.wait()
         self._question = self._coordination.report_steps(self._reported, self._steps, self._seconds)
         self._reported, self._steps, self._seconds = self._reported + self._steps, 0, 0.0
 

@@ -89,7 +89,7 @@ class DelayedClient(DelayedCoordination):
 
     @override
     def _start(self, call: Callable[[], T]) -> Future[T]:
-        answer: Future[T] = Future("the state server's answer")
+        answer: Future[T] = Future()
         self._calls.put((call, answer))
         return answer
 

@@ -20,21 +20,9 @@ class Handle(Protocol[T_co]):
         """Return whether the operation has succeeded or failed, without waiting."""
         ...
 
-    def result(self) -> T_co:
-        """Return the result, or raise the error with which the operation has failed.
-
-        Raises:
-            NotDoneError: the operation is not done yet.
-        """
-        ...
-
     def wait(self) -> T_co:
-        """Wait until the operation is done, then return `result`."""
+        """Wait until the operation is done, and return its result or raise the error with which it has failed."""
         ...
-
-
-class NotDoneError(RuntimeError):
-    """Raised by `Handle.result` if the operation is not done yet."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +35,6 @@ class Completed(Generic[T]):
         """Return True."""
         return True
 
-    def result(self) -> T:
-        """Return the value."""
-        return self.value
-
     def wait(self) -> T:
         """Return the value at once."""
         return self.value
@@ -61,13 +45,9 @@ class Future(Generic[T]):
 
     Another thread completes it, or a subclass overrides `_poll` and `_await`, for instance to read from
     a process.
-
-    Args:
-        missing: name of the result in messages before it is done.
     """
 
-    def __init__(self, missing: str) -> None:
-        self._missing = missing
+    def __init__(self) -> None:
         self._completed = threading.Event()
         self._value: T | None = None
         self._error: BaseException | None = None
@@ -78,7 +58,7 @@ class Future(Generic[T]):
         self._completed.set()
 
     def fail(self, error: BaseException) -> None:
-        """Set the error with which the operation has failed; `result` raises it."""
+        """Set the error with which the operation has failed; `wait` raises it."""
         self._error = error
         self._completed.set()
 
@@ -87,18 +67,13 @@ class Future(Generic[T]):
         self._poll()
         return self._completed.is_set()
 
-    def result(self) -> T:
-        """See `Handle.result`."""
-        if not self.done():
-            raise NotDoneError(f"{self._missing} is not there yet")
-        if self._error is not None:
-            raise self._error
-        return cast(T, self._value)
-
     def wait(self) -> T:
         """See `Handle.wait`."""
         self._await()
-        return self.result()
+        self._poll()
+        if self._error is not None:
+            raise self._error
+        return cast(T, self._value)
 
     def _poll(self) -> None:
         """Complete this handle if its result is available without waiting. May be called again."""
@@ -118,7 +93,7 @@ class BackgroundTask(Future[None]):
     """
 
     def __init__(self, work: Callable[[], None], cancel: Callable[[], None]) -> None:
-        super().__init__("the end of the work")
+        super().__init__()
         self._work, self._cancel = work, cancel
         self._thread = threading.Thread(target=self._run, name="exchange", daemon=True)
         self._thread.start()

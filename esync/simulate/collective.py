@@ -18,15 +18,14 @@ from ..exchange.collectives import SCHEDULES
 from ..exchange.collectives.allreduce import ReceiveBuffers, allreduce
 from ..exchange.collectives.autotuner import Autotuner
 from ..exchange.collectives.cost import LIKE_MPI, Costs, predictions
-from ..exchange.collectives.engine import bucket_bytes
 from ..exchange.collectives.memory import MemoryNetwork, run_round_robin
 from ..exchange.collectives.replicated_model import CommonModel, result_of
+from ..exchange.collectives.transport import bucket_bytes
 from ..exchange.protocol import wire
 from ..exchange.protocol.layout import Layout
 from ..exchange.protocol.resume_negotiation import Offers
 from ..exchange.protocol.round_state import Limits, RoundState
 from ..exchange.weighting import divisor, factor
-from ..runtime.futures import NotDoneError
 from ..runtime.straggler_injection import NETWORK, Straggler
 from .allreduce import Allreduce
 from .engine import SimulationEngine
@@ -287,12 +286,13 @@ class PendingSum:
         engine.settle()
         return self._over is not None and engine.now >= self._over
 
-    def result(self) -> Result:
-        """Write the model and return the result."""
+    def wait(self) -> Result:
+        """Wait for the other workers and for the messages, write the model, and return the result."""
         if self._result is None:
-            if not self.done():
-                raise NotDoneError("the other workers have not sent everything yet")
             exchange, side = self._exchange, self._exchange.side
+            if not self.done():
+                self._wake = side.engine.waker(f"the commits of the others (worker {self.rank})")
+                side.engine.pause()
             assert side.round_state is not None
             if side.round_state.failure:
                 raise JobAbortedError(side.round_state.failure)
@@ -301,11 +301,3 @@ class PendingSum:
             transfer = max(0.0, side.engine.now - self._begun - self.waited)
             self._result = exchange.report(self.waited, transfer, self._used)
         return self._result
-
-    def wait(self) -> Result:
-        """Wait for the other workers and for the messages, and return the result."""
-        engine = self._exchange.side.engine
-        if not self.done():
-            self._wake = engine.waker(f"the commits of the others (worker {self.rank})")
-            engine.pause()
-        return self.result()

@@ -268,8 +268,8 @@ class VirtualFuture(Future[T]):
     """
 
     def __init__(self, engine: SimulationEngine, missing: str) -> None:
-        super().__init__(missing)
-        self._engine, self._over = engine, engine.event()
+        super().__init__()
+        self._engine, self._missing, self._over = engine, missing, engine.event()
 
     def complete(self, value: T) -> None:
         """Set the result, and wake the task that waits for it."""
@@ -298,7 +298,7 @@ class TimedFuture(Future[T]):
     """
 
     def __init__(self, engine: SimulationEngine, at: float, value: T) -> None:
-        super().__init__("the result")
+        super().__init__()
         self._engine, self._at, self._arriving = engine, at, value
 
     def _poll(self) -> None:

@@ -60,7 +60,7 @@ class Evaluation(Future[EvaluationResult]):
     """The handle of one evaluation."""
 
     def __init__(self, process: "EvaluationProcess") -> None:
-        super().__init__("the evaluation of the model")
+        super().__init__()
         self._process = process
 
     def _poll(self) -> None:

@@ -24,7 +24,7 @@ class InlineEvaluator:
 
     def start(self, weights: Any, statistics: Any, every_sample: bool = False) -> Future[EvaluationResult]:
         """Evaluate the common model."""
-        trainer, evaluation = self._trainer, Future[EvaluationResult]("the evaluation of the model")
+        trainer, evaluation = self._trainer, Future[EvaluationResult]()
         with trainer.mean_statistics():
             try:
                 begin = time.monotonic()

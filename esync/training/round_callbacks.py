@@ -154,7 +154,7 @@ class PeriodicEvaluation:
             return None
         (begun, evaluation), self._pending = self._pending, None
         try:
-            result = evaluation.result()
+            result = evaluation.wait()
         except EvaluationError as error:
             self.failure = str(error)
             raise

@@ -12,7 +12,6 @@ import pytest
 
 from esync import config
 from esync.exchange import STATISTICS, WEIGHTS, ExchangeError, JobAbortedError, Payload, Specification
-from esync.exchange.collectives.autotuner import AutoEngine
 from esync.exchange.collectives.engine import CollectiveEngine
 from esync.exchange.collectives.memory import MemoryNetwork
 from esync.exchange.collectives.worker_exchange import CollectiveExchange
@@ -43,7 +42,7 @@ def run(
         terms = {"rule": "sgd", "synchronous": True, **specification}
         try:
             transport = network.transports[rank]
-            engine = AutoEngine(transport) if name == "auto" else CollectiveEngine(name, transport)
+            engine = CollectiveEngine(name, transport)
             return body(CollectiveExchange(Specification(**terms), engine, Watchdog(), 20, 20))
         except Exception as error:
             return error
@@ -168,7 +167,7 @@ def test_collective_overlapped_exchange_gives_the_same_bits() -> None:
             pending = exchange.start(payload(exchange.rank, number, momentum=0.9), model)
             assert done_in_time(pending, exchange.heartbeat)
             assert np.array_equal(model.weights, before)  # puts nothing into place unasked
-            result = pending.result()
+            result = pending.wait()
         exchange.close()
         return result.round, result.finished, model.weights.tobytes(), model.vectors[STATISTICS].tobytes()
 
@@ -188,7 +187,7 @@ def test_collective_abort_reaches_all_workers_with_its_reason(overlap: bool) -> 
                 return exchange.abort("worker 1: out of luck")
             pending = exchange.start(payload(exchange.rank, 2), model)
             assert not overlap or done_in_time(pending)
-            return pending.result() if overlap else pending.wait()
+            return pending.wait()
         finally:
             exchange.close()
 

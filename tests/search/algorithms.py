@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from esync.algorithms import AlgorithmContext, Hyper, NoCheckpoints
+from esync.algorithms import AlgorithmContext, CheckpointHooks, Hyper
 from esync.arguments import choose_algorithm
 from esync.checkpoints.checkpoints import Checkpoints
 from esync.coordination import Coordination, ExchangeDecision, JobSettings
@@ -47,7 +47,7 @@ class Answer(Future[T]):
     """The state server's answer to one call."""
 
     def __init__(self, cluster: Cluster) -> None:
-        super().__init__("the state server's answer")
+        super().__init__()
         self._cluster = cluster
 
     def _await(self) -> None:
@@ -212,7 +212,7 @@ class AlgorithmWorker(Checkpointed):
                 capability=lambda: self.step_time,
                 limits=make_limits(self._options, samples),
                 agreement=checkpoints.terms if checkpoints is not None else {},
-                checkpoints=checkpoints or NoCheckpoints(),
+                checkpoints=checkpoints or CheckpointHooks(),
                 joined=lambda: self._begin(checkpoints),
             )
         )

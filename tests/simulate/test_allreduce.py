@@ -4,7 +4,7 @@ import pytest
 
 from esync import config
 from esync.exchange.collectives.cost import Costs, predict
-from esync.exchange.collectives.engine import bucket_bytes
+from esync.exchange.collectives.transport import bucket_bytes
 from esync.simulate.allreduce import Allreduce
 from esync.simulate.engine import SimulationEngine
 from esync.simulate.network import Link, Network

@@ -140,7 +140,7 @@ def test_tls_server_and_client_agree(start_process, tmp_path, monkeypatch):
     with StateServerClient("127.0.0.1", server.port, patience=20.0) as client:
         client.init(JobSettings(1, 0.02))
         assert client.address.startswith("https://")
-        assert client.ask(0, 0.1).result().ready is False
+        assert client.ask(0, 0.1).wait().ready is False
     monkeypatch.setenv("ESYNC_STATE_SERVER_CA", "system")
     with (
         StateServerClient("127.0.0.1", server.port, patience=0.1) as client,

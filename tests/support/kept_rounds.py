@@ -24,13 +24,9 @@ class Evaluation:
     def done(self) -> bool:
         return self.is_done
 
-    def result(self) -> EvaluationResult:
-        assert self.is_done
-        return EvaluationResult(self.weights / 100)
-
     def wait(self) -> EvaluationResult:
         self.is_done = True
-        return self.result()
+        return EvaluationResult(self.weights / 100)
 
 
 class FakeEvaluator:

@@ -211,10 +211,6 @@ class Slow:
     def done(self) -> bool:
         return self.device.time >= self.at
 
-    def result(self) -> ExchangeDecision:
-        assert self.done()
-        return self.decision
-
     def wait(self) -> ExchangeDecision:
         self.device.time = max(self.device.time, self.at)
         return self.decision

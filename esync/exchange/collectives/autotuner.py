@@ -7,17 +7,13 @@ same on all ranks, so all ranks choose the same collective.
 """
 
 import json
-import logging
 import time
 from collections.abc import Mapping
 
 import numpy as np
-from typing_extensions import override
 
 from ... import config
-from .cost import Costs, predictions
-from .engine import CollectiveEngine
-from .mpi import MPITransport
+from .cost import Costs
 from .transport import PROBE, Backoff, Coroutine, CoroutinePool, Transport, allgather_texts, until_done
 
 
@@ -123,51 +119,3 @@ def _adding(values: np.ndarray) -> float:
         np.add(values, other, out=other)
         best = min(best, time.perf_counter() - begun)
     return best / values.nbytes
-
-
-log = logging.getLogger(__name__)
-
-
-class AutoEngine(CollectiveEngine):
-    """An engine that chooses a collective for every exchange, the same on all ranks.
-
-    Args:
-        transport: to the other ranks.
-    """
-
-    def __init__(self, transport: Transport) -> None:
-        super().__init__("auto", transport)
-        self.current = "ring"  # before `measure`
-        self._choice: Autotuner | None = None
-
-    @override
-    def measure(self, size: int) -> None:
-        if self.transport.size < 2:
-            return
-        costs = measure(self.transport)
-        predicted = predictions(self.transport.size, size, costs)
-        if not isinstance(self.transport, MPITransport):
-            del predicted["mpi"]
-        self._choice = Autotuner(predicted)
-        self.current = self._choice.current
-        self._log(f"{self.current} for {size / 1e6:.1f} MB ({costs.description()}; {self._choice.reason})")
-
-    def agree(self, notes: tuple[float, ...]) -> None:
-        """See `CollectiveEngine.agree`; the notes are the seconds of the last exchange."""
-        if self._choice is None or not all(notes):
-            return
-        settled = self._choice.settled
-        self._choice.record(max(notes))
-        self.current = self._choice.current
-        if settled and not self._choice.settled:
-            self._log(f"{self._choice.reason}: trying the others")
-        elif self._choice.settled and not settled:
-            self._log(f"{self.current} from now on ({self._choice.reason})")
-
-    @override
-    def record_time(self, size: int, seconds: float) -> None:
-        self.note = seconds
-
-    def _log(self, text: str) -> None:
-        if self.transport.rank == 0:
-            log.info("collective: %s", text)

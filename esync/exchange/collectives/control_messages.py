@@ -26,13 +26,13 @@ class Commits:
         messages: rank → message.
         clock: time of rank 0, in seconds.
         stop: whether any rank has requested the end of the run.
-        notes: a number from each rank, sent with its commit.
+        seconds: of the last exchange on each rank, sent with its commit.
     """
 
     messages: dict[int, Any]
     clock: float
     stop: bool
-    notes: tuple[float, ...]
+    seconds: tuple[float, ...]
 
 
 class ControlChannel:
@@ -49,8 +49,8 @@ class ControlChannel:
 
     def __init__(self, transport: Transport, nonce: int, scalars: Collection[str] = ()) -> None:
         self._transport, self._nonce, self._scalars = transport, nonce, scalars
-        # A message, the sender's time in seconds, and its note.
-        self._record = np.dtype([("message", wire.message_type(scalars)), ("clock", "<f8"), ("note", "<f8")])
+        # A message, the sender's time, and the duration of its last exchange, in seconds.
+        self._record = np.dtype([("message", wire.message_type(scalars)), ("clock", "<f8"), ("seconds", "<f8")])
         self._peers = [rank for rank in range(transport.size) if rank != transport.rank]
         self._sent: list[tuple[Request, np.ndarray]] = []
         self._received: dict[int, deque[np.ndarray]] = {rank: deque() for rank in range(transport.size)}
@@ -61,12 +61,12 @@ class ControlChannel:
         for peer in self._peers:
             self._listen(peer)
 
-    def broadcast(self, kind: int, sequence: int, note: float = 0.0, **fields: Any) -> None:
+    def broadcast(self, kind: int, sequence: int, seconds: float = 0.0, **fields: Any) -> None:
         """Send a message to every rank, this one included."""
         record = np.zeros((), self._record)
         sender = {"rank": self._transport.rank, "nonce": self._nonce, "sequence": sequence}
         record["message"] = wire.message(kind, self._scalars, **sender, **fields)
-        record["clock"], record["note"] = self.clock(), note
+        record["clock"], record["seconds"] = self.clock(), seconds
         self._received[self._transport.rank].append(record)
         packed = np.frombuffer(record.tobytes(), np.uint8)
         self._sent += [(self._transport.isend(packed, peer, CONTROL), packed) for peer in self._peers]
@@ -116,7 +116,7 @@ class ControlChannel:
 
         Stop messages that were sent before the commits take effect with them.
         """
-        messages, stop, clock, notes = {}, False, 0.0, []
+        messages, stop, clock, seconds = {}, False, 0.0, []
         for rank, records in self._received.items():
             while True:
                 record = records.popleft()
@@ -124,10 +124,10 @@ class ControlChannel:
                 if _is_commit(record, sequence):
                     break
             messages[rank] = record["message"]
-            notes.append(float(record["note"]))
+            seconds.append(float(record["seconds"]))
             if rank == 0:
                 clock = float(record["clock"])
-        return Commits(messages, clock, stop, tuple(notes))
+        return Commits(messages, clock, stop, tuple(seconds))
 
     @property
     def remaining_peers(self) -> list[int]:

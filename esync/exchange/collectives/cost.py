@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from ... import config
 from . import SCHEDULES
-from .engine import bucket_bytes
+from .transport import bucket_bytes
 
 #: The schedule that represents MPI's allreduce: most libraries use halving and doubling for large
 #: vectors.

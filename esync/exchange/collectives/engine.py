@@ -1,35 +1,43 @@
 """The engine of a collective, which sums the buckets of a job over one transport."""
 
+import logging
 from collections.abc import Callable
 
 import numpy as np
 
-from ... import config
 from . import SCHEDULES
 from .allreduce import ReceiveBuffers, allreduce
+from .autotuner import Autotuner, measure
+from .cost import predictions
 from .mpi import MPITransport
-from .transport import Backoff, Coroutine, CoroutinePool, Transport, bucket_tag
+from .transport import Backoff, Coroutine, CoroutinePool, Transport, bucket_bytes, bucket_tag
+
+log = logging.getLogger(__name__)
+
+#: The collective that is the fastest one of the others.
+AUTO = "auto"
 
 
 class CollectiveEngine:
-    """Sums by one collective; `autotuner.AutoEngine` chooses among several.
+    """Sums by one collective, or by one that it chooses for every exchange, the same on all ranks.
 
     Args:
-        name: ring, butterfly, binary-blocks or mpi.
+        name: ring, butterfly, binary-blocks, mpi or auto.
         transport: to the other ranks.
 
     Attributes:
         name: as given.
         transport: as given.
         current: name of the collective in use.
-        note: a number for all ranks, sent with every commit.
+        seconds: of the last exchange on this rank, since the last commit; sent to all ranks with
+            every commit.
     """
-
-    note = 0.0
 
     def __init__(self, name: str, transport: Transport) -> None:
         self.name, self.transport = name, transport
-        self.current = name
+        self.current = "ring" if name == AUTO else name  # before `measure`
+        self.seconds = 0.0
+        self._choice: Autotuner | None = None
         self._buffers = ReceiveBuffers()
 
     @property
@@ -50,22 +58,32 @@ class CollectiveEngine:
         CoroutinePool(self.allreduce(piece, index) for index, piece in enumerate(pieces)).run(backoff, check)
 
     def measure(self, size: int) -> None:
-        """Measure the network, if the engine depends on it; all ranks call it together.
+        """Measure the network, if this engine chooses a collective; all ranks call it together.
 
         Args:
             size: of the model, in bytes.
         """
+        if self.name != AUTO or self.transport.size < 2:
+            return
+        costs = measure(self.transport)
+        predicted = predictions(self.transport.size, size, costs)
+        if not isinstance(self.transport, MPITransport):
+            del predicted["mpi"]
+        self._choice = Autotuner(predicted)
+        self.current = self._choice.current
+        self._log(f"{self.current} for {size / 1e6:.1f} MB ({costs.description()}; {self._choice.reason})")
 
-    def agree(self, notes: tuple[float, ...]) -> None:
-        """Process the notes of all ranks, before the buckets of an exchange start."""
-
-    def record_time(self, size: int, seconds: float) -> None:
-        """Record the duration of an exchange on this rank.
-
-        Args:
-            size: bytes that were summed.
-            seconds: since the last commit.
-        """
+    def agree(self, seconds: tuple[float, ...]) -> None:
+        """Choose the collective of an exchange by the `seconds` of all ranks, before its buckets start."""
+        if self._choice is None or not all(seconds):
+            return
+        settled = self._choice.settled
+        self._choice.record(max(seconds))
+        self.current = self._choice.current
+        if settled and not self._choice.settled:
+            self._log(f"{self._choice.reason}: trying the others")
+        elif self._choice.settled and not settled:
+            self._log(f"{self.current} from now on ({self._choice.reason})")
 
     def close(self) -> None:
         """Disconnect together with all ranks."""
@@ -73,7 +91,6 @@ class CollectiveEngine:
         if close is not None:
             close()
 
-
-def bucket_bytes(ranks: int) -> int:
-    """Return the most bytes of a bucket."""
-    return min(config.COLLECTIVE_BUCKET * max(ranks, 1), config.COLLECTIVE_BUCKET_MAX)
+    def _log(self, text: str) -> None:
+        if self.transport.rank == 0:
+            log.info("collective: %s", text)

@@ -5,7 +5,7 @@ import time
 import numpy as np
 
 from ... import config
-from ...runtime.futures import BackgroundTask, NotDoneError
+from ...runtime.futures import BackgroundTask
 from ..base import JobAbortedError, ModelSink, Payload, Result
 from ..protocol import wire
 from ..protocol.layout import Bucket
@@ -19,8 +19,8 @@ class PendingCollective:
     """The handle of an exchange, which advances with every call.
 
     The buckets of the payload are read one after the other, so its vectors must not change before
-    the exchange is done. `wait` writes every bucket of the model as soon as it is updated;
-    otherwise `result` writes the model.
+    the exchange is done. `wait` writes every bucket of the model as soon as it is updated, unless
+    the sum was under way before.
     """
 
     def __init__(self, exchange: CollectiveState, payload: Payload, model: ModelSink) -> None:
@@ -32,7 +32,7 @@ class PendingCollective:
         exchange.inject_delay()
         self._committed = time.perf_counter()
         exchange.control.broadcast(
-            wire.COMMIT, self._sequence, exchange.engine.note, part=exchange.part, **payload.fields
+            wire.COMMIT, self._sequence, exchange.engine.seconds, part=exchange.part, **payload.fields
         )
         self._commits: Commits | None = None
         self._coroutines: CoroutinePool | None = None
@@ -48,11 +48,11 @@ class PendingCollective:
         """
         return self._over or self.advance() is None
 
-    def result(self) -> Result:
-        """Write the model, and return the result."""
+    def wait(self) -> Result:
+        """Wait for the sum, write the model, and return the result."""
         if self._result is None:
-            if not self.done():
-                raise NotDoneError("the other workers have not sent everything yet")
+            self._writes_at_once = self._coroutines is None
+            self.run()
             exchange = self._exchange
             exchange.count()
             written = self._vectors.keys() if self._used and self._writes_at_once else set()
@@ -60,12 +60,6 @@ class PendingCollective:
             transfer = max(0.0, self._ended - self._begun - self._waited)
             self._result = exchange.report(self._waited, transfer, self._used)
         return self._result
-
-    def wait(self) -> Result:
-        """Wait for the sum, write the model, and return the result."""
-        self._writes_at_once = self._coroutines is None
-        self.run()
-        return self.result()
 
     def cancel(self) -> None:
         """Stop sending and receiving, because this worker leaves."""
@@ -127,7 +121,7 @@ class PendingCollective:
             self._terms = exchange.round_state.scalars.terms(
                 [message for _, message in sorted(self._commits.messages.items())]
             )
-            exchange.engine.agree(self._commits.notes)
+            exchange.engine.agree(self._commits.seconds)
             self._transfer_began = time.perf_counter()
             buckets = exchange.model.layout.buckets
             self._coroutines = CoroutinePool(self._sum(bucket) for bucket in buckets if bucket.vector in self._vectors)
@@ -136,8 +130,7 @@ class PendingCollective:
         if not self._coroutines.over:
             return happened
         exchange.round_state.applied(sorted(self._commits.messages), self._commits.clock)
-        summed = 4 * sum(exchange.model.layout.sizes[name] for name in self._vectors)
-        exchange.engine.record_time(summed, time.perf_counter() - self._transfer_began)
+        exchange.engine.seconds = time.perf_counter() - self._transfer_began
         self._used = self._over = True
         return None
 
@@ -167,7 +160,7 @@ class PendingCollective:
 class OverlappedCollective(PendingCollective):
     """The handle of an exchange during which the worker continues to train.
 
-    The payload is copied at the start, a thread runs the exchange, and `result` writes the model.
+    The payload is copied at the start, a thread runs the exchange, and `wait` writes the model.
     The thread and the main thread take turns in using MPI.
     """
 
@@ -179,17 +172,10 @@ class OverlappedCollective(PendingCollective):
         """Return whether the exchange is over, without waiting."""
         return self._task.done()
 
-    def result(self) -> Result:
-        """Write the model and return the result, or raise the error of the exchange."""
-        if not self._task.done():
-            raise NotDoneError("the sum over all workers is not there yet")
-        self._task.wait()
-        return super().result()
-
     def wait(self) -> Result:
         """Wait for the thread, then write the model and return the result."""
         self._task.wait()
-        return super().result()
+        return super().wait()
 
     def cancel(self) -> None:
         """Stop sending and receiving, because this worker leaves."""

@@ -145,6 +145,11 @@ CONTROL, LENGTH, TEXT, PROBE = range(4)
 FIRST_BUCKET, BUCKETS = 16, 4096
 
 
+def bucket_bytes(ranks: int) -> int:
+    """Return the most bytes of a bucket."""
+    return min(config.COLLECTIVE_BUCKET * max(ranks, 1), config.COLLECTIVE_BUCKET_MAX)
+
+
 def bucket_tag(index: int) -> int:
     """Return the tag of a bucket's messages, different for all buckets of a window."""
     return FIRST_BUCKET + index % BUCKETS

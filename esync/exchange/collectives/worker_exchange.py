@@ -31,7 +31,6 @@ from ..protocol.resume_negotiation import Offers, ResumeState, RunProgress, choo
 from ..protocol.round_state import Limits, RoundState
 from ..protocol.specification import Specification
 from ..protocol.wire import Use
-from .autotuner import AutoEngine
 from .engine import CollectiveEngine
 from .exchange_state import CollectiveState
 from .mpi import MPITransport, started_by_mpi
@@ -303,5 +302,5 @@ def over_mpi(
         raise EnvironmentProblemError(
             f"DMLC_NUM_WORKER is {expected}, but MPI has started {transport.size} worker(s): they should be the same"
         )
-    engine = AutoEngine(transport) if collective == "auto" else CollectiveEngine(collective, transport)
+    engine = CollectiveEngine(collective, transport)
     return CollectiveExchange(specification, engine, watchdog, start_timeout, round_timeout, inject_delay)

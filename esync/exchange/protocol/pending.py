@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...runtime.futures import NotDoneError
 from ..base import Flat, ModelSink, Result
 from ..codecs.sparse import Sparse
 from .status import Status
@@ -43,16 +42,6 @@ class PendingExchange:
         if self._statuses is None:
             self._statuses = self.store.acknowledged(self.sequence, self.check)
         return self._statuses is not None
-
-    def result(self) -> Result:
-        """Fetch the model, and return the result.
-
-        Raises:
-            NotDoneError: the exchange is not done.
-        """
-        if self._result is None and not self.done():
-            raise NotDoneError("the servers have not used this payload yet")
-        return self.wait()
 
     def wait(self) -> Result:
         """Wait for the servers, fetch the model, and return the result."""
