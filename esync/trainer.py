@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
-from .algorithms import Algorithm, AlgorithmContext, NoCheckpoints, World, make
+from .algorithms import Algorithm, AlgorithmContext, CheckpointHooks, World, make
 from .algorithms.choice import DEFAULT_ALGORITHM, resolve_algorithm
 from .checkpoints.checkpoints import Checkpoints
 from .exchange import JobAbortedError
@@ -190,7 +190,7 @@ class Trainer(SeveralOptimizers, EndingMixin):
                     capability=lambda: self._capability,
                     limits=self._limits,
                     agreement={**agreement.common, **(self.checkpoints.terms if self.checkpoints is not None else {})},
-                    checkpoints=self.checkpoints or NoCheckpoints(),
+                    checkpoints=self.checkpoints or CheckpointHooks(),
                     individual=agreement.individual,
                     joined=lambda: self._run.joined(self),
                     rule=self._rule,

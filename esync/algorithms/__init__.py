@@ -44,7 +44,7 @@ from .local import Local
 
 # isort: on
 from .base import Algorithm
-from .context import AlgorithmContext, Hyper, NoCheckpoints, World
+from .context import AlgorithmContext, CheckpointHooks, Hyper, World
 from .loading import find
 from .model_view import ModelView
 from .options import option
@@ -61,6 +61,7 @@ __all__ = [
     "SSP",
     "Algorithm",
     "AlgorithmContext",
+    "CheckpointHooks",
     "DGCAsync",
     "DiLoCo",
     "DyLU",
@@ -71,7 +72,6 @@ __all__ = [
     "Local",
     "LocalSGD",
     "ModelView",
-    "NoCheckpoints",
     "Style",
     "SyncSwitch",
     "TieredESync",

@@ -236,10 +236,6 @@ class CheckpointHooks:
         return None
 
 
-class NoCheckpoints(CheckpointHooks):
-    """The hooks of a worker without checkpoints."""
-
-
 @dataclass(frozen=True)
 class AlgorithmContext:
     """The context of an algorithm, which it is given when it starts.
@@ -269,7 +265,7 @@ class AlgorithmContext:
     capability: Callable[[], float]
     limits: Limits = field(default_factory=Limits)
     agreement: dict[str, Any] = field(default_factory=dict)
-    checkpoints: CheckpointHooks = field(default_factory=NoCheckpoints)
+    checkpoints: CheckpointHooks = field(default_factory=CheckpointHooks)
     individual: dict[str, Any] = field(default_factory=dict)
     joined: Callable[[], None] = lambda: None
     rule: RuleChoice = PLAIN_SGD
