@@ -286,12 +286,6 @@ def test_shared_host_group_with_stopped_holder_of_the_lock_ends_with_its_number(
     assert two.call(counted) == 1
 
 
-def test_shared_host_group_with_other_sizes_is_refused(token, start):
-    start(joined, token, 1)
-    with pytest.raises(ChildError, match="ExchangeError: the workers of this host do not exchange the same vectors"):
-        start(not_joined, token, 3).call(join, 999)
-
-
 def test_shared_host_group_without_memory_says_how_much_is_needed(token, start):
     process = start(not_joined, token, 1)
     process.call(limit_files, 1_000_000)

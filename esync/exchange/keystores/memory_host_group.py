@@ -9,7 +9,6 @@ from contextlib import contextmanager
 import numpy as np
 from typing_extensions import override
 
-from ..base import ExchangeError
 from ..host_group import HostGroup, HostMemoryPlan
 
 
@@ -30,19 +29,11 @@ class MemoryHost:
         self.ranks, self.most = ranks, most
         self.living: dict[int, int] = {}
         self.changes = 0
-        self.plan: HostMemoryPlan | None = None
         self._changed = changed
 
     def open(self, plan: HostMemoryPlan) -> None:
-        """Create the memory, unless it exists.
-
-        Raises:
-            ExchangeError: it exists with other sizes.
-        """
-        if self.living and self.plan != plan:
-            raise ExchangeError("the workers of this host do not share memory of the same sizes")
+        """Create the memory, unless it exists."""
         if not self.living:
-            self.plan = plan
             self.table = np.zeros((), plan.table)
             self.residuals = [np.zeros(plan.residual, np.float32) for _ in range(2)]
             self.answers = [np.zeros(size, np.float32) for size in plan.answers]

@@ -4,13 +4,12 @@ The first process creates it, and the others find it by its name (`runtime.memor
 the last process that has it ends. Each worker holds a lock while it lives, so the others know whether it
 is alive. Linux only.
 
-The memory starts with the number of changes of the table and a digest of what must be equal in all
-workers, followed by two copies of the table. The parity of the number selects the valid copy. A change
-is written to the other copy, which becomes valid when the number is incremented. So a worker that is
-killed before that has changed nothing.
+The memory starts with the number of changes of the table, followed by two copies of the table. All
+workers divide it in the same way, because the servers have compared their handshakes. The parity of
+the number selects the valid copy. A change is written to the other copy, which becomes valid when the
+number is incremented. So a worker that is killed before that has changed nothing.
 """
 
-import hashlib
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,12 +26,8 @@ from ..host_group import HostGroup, HostMemoryPlan
 
 log = logging.getLogger(__name__)
 
-#: Version of the memory's format; all workers of a host must have the same.
-VERSION = 1
 #: Alignment in bytes: of the tables (a cache line), and of the arrays (a page).
 _LINE, _PAGE = 64, 4096
-#: Place of the digest.
-_TERMS = slice(8, 8 + hashlib.sha256().digest_size)
 #: Seconds to wait while another worker joins.
 _PATIENCE = 10.0
 #: Bytes that are locked: for the table, and while the first worker of the host lives; those of the
@@ -69,16 +64,13 @@ class SharedHostGroup(HostGroup):
     @override
     def join(self, plan: HostMemoryPlan) -> bool:
         parts, size = _layout(plan, self.ranks)
-        terms = hashlib.sha256(repr((VERSION, self.ranks, self.most, plan.table.descr, parts)).encode()).digest()
         name = f"esync-{self._token}"
         try:
             with exclusive(name, _PATIENCE):
                 file = MemoryFile.find(name)
                 if file is None:
                     file = MemoryFile.create(name, size)
-                    file.memory[_TERMS] = terms
-                equal = file.memory[_TERMS] == terms
-                held = equal and file.hold(self._lock_of(self.rank))
+                held = file.hold(self._lock_of(self.rank))
         except NameTakenError as error:
             log.warning("%s; worker %d exchanges by itself", error, self.rank)
             return False
@@ -87,9 +79,6 @@ class SharedHostGroup(HostGroup):
                 f"{error}; the {len(self.ranks)} workers of this host need that much in common to exchange as one: "
                 "leave per_host out of the description, or place fewer workers on this host"
             ) from None
-        if not equal:
-            file.close()
-            raise ExchangeError("the workers of this host do not exchange the same vectors")
         if not held:
             log.warning(
                 "process %d is worker %d of this host, and may hang; this one exchanges by itself",
