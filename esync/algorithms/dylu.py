@@ -60,8 +60,7 @@ class DyLU(Algorithm):
 
     def step(self, batch_size: int) -> None:
         """Take one local step, and exchange when there have been enough of them."""
-        if self.exchange is None:
-            raise RuntimeError("the algorithm has not been started")
+        assert self.exchange is not None
         seconds = self._local_step(batch_size)
         self._done += 1
         self._samples += batch_size

@@ -57,8 +57,7 @@ class EveryIteration(Algorithm):
 
     def _exchange(self, make_payload: Callable[[], Payload]) -> Result:
         """Send a payload, which is made while the replica is open, and take over the new model."""
-        if self.exchange is None:
-            raise RuntimeError("the algorithm has not been started")
+        assert self.exchange is not None
         with self.recorder.phase(self.exchange_phase):
             replica = self.replica
             replica.open()

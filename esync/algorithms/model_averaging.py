@@ -254,8 +254,7 @@ class ModelAveraging(Algorithm):
 
     def aggregate(self) -> None:
         """Exchange the model updates of all workers; with overlap, only start the exchange."""
-        if self.exchange is None:
-            raise RuntimeError("the algorithm has not been started")
+        assert self.exchange is not None
         replica = self.replica
         with self.recorder.phase(self.exchange_phase):
             self._contribute()

@@ -93,8 +93,7 @@ class SparseAsync(Algorithm):
 
     def step(self, batch_size: int) -> None:
         """Send the largest of the gathered values, and add the answer to the weights."""
-        if self.exchange is None:
-            raise RuntimeError("the algorithm has not been started")
+        assert self.exchange is not None
         self._prepare_gradient(batch_size)
         self._end_iteration()
         hyper = self.context.hyper()

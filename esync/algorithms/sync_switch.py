@@ -279,8 +279,9 @@ class SyncSwitch(EveryIteration):
     def _payload(self, batch_size: int) -> Payload:
         """Return the gradient with this segment's hyper-parameters, and the leader's requests."""
         payload = super()._payload(batch_size)
-        if self.plan is None or self.result is None or self.exchange is None:
-            raise RuntimeError("the algorithm has not been started")
+        assert self.plan is not None
+        assert self.result is not None
+        assert self.exchange is not None
         (samples, together), excluded = self._done, self.result.excluded
         workers = self.exchange.workers - len(excluded)
         hyper = self.plan.settings(self.synchronous, samples, together).hyper
@@ -339,8 +340,9 @@ class SyncSwitch(EveryIteration):
 
     def step(self, batch_size: int) -> None:
         """Send the gradient, receive the new model, and switch if the servers do."""
-        if self.plan is None or self.result is None or self.exchange is None:
-            raise RuntimeError("the algorithm has not been started")
+        assert self.plan is not None
+        assert self.result is not None
+        assert self.exchange is not None
         before, result = self.exchange_count, self.result
         self.left_out = result.excluded if self.synchronous else ()
         self.abandoned = self.exchange.rank in self.left_out

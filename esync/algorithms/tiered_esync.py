@@ -124,8 +124,7 @@ class TieredESync(ESync):
     def _apply_answer(self, answer: ExchangeDecision) -> None:
         """Step aside if this worker is not in the first tier, or is left out."""
         super()._apply_answer(answer)
-        if self.exchange is None:
-            raise RuntimeError("the algorithm has not been started")
+        assert self.exchange is not None
         aside = answer.tier > 0 or answer.left_out
         if (aside and not self._aside) or (answer.left_out and not self._resting):
             self.exchange.step_aside(resting=answer.left_out)
@@ -198,8 +197,8 @@ class TieredESync(ESync):
 
         When this worker is needed again, it adopts the common model and takes part.
         """
-        if self.exchange is None or self._coordination is None:
-            raise RuntimeError("the algorithm has not been started")
+        assert self.exchange is not None
+        assert self._coordination is not None
         self.exchange.heartbeat()
         seconds = self._end_iteration()
         self.exchanged, self.abandoned = False, True

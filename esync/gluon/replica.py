@@ -226,8 +226,7 @@ class Replica(ModelReplica):
 
         Initially it is the anchor and the present statistics. The replica must be open.
         """
-        if self.anchor is None:
-            raise RuntimeError("keep_anchor was not called")
+        assert self.anchor is not None
         if self._overlap_merge is None:
             self._overlap_merge = OverlapMerge(self.weights, self.statistics, self.anchor, self.further)
             self.statistics.read(0, self.statistics.size, self._overlap_merge.statistics.values)
@@ -344,8 +343,7 @@ class Replica(ModelReplica):
         return Assignment(tuple(self._trained[index].name for index in changed), values)
 
     def _common(self) -> np.ndarray:
-        if self.anchor is None:
-            raise RuntimeError("keep_anchor was not called")
+        assert self.anchor is not None
         return self.anchor
 
     def assign(self, assignment: Assignment) -> None:

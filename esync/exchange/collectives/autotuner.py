@@ -30,7 +30,6 @@ class Autotuner:
     """
 
     def __init__(self, predicted: Mapping[str, float]) -> None:
-        self._predicted = dict(predicted)
         order = sorted(predicted, key=lambda name: predicted[name])
         near = [name for name in order if predicted[name] <= config.COLLECTIVE_NEAR * predicted[order[0]]]
         self.measured: dict[str, float] = {}

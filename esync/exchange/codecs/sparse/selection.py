@@ -78,8 +78,6 @@ class Selection:
     """
 
     def __init__(self, sizes: Sequence[int], ratio: float, dense_below: int = config.SPARSE_DENSE_BELOW) -> None:
-        if not 0 < ratio <= 1:
-            raise ValueError(f"the ratio of a sparse exchange is {ratio:g}, but should be above 0 and at most 1")
         self.bounds = bounds_of(sizes)
         self.ratio, self._dense_below = ratio, dense_below
 
