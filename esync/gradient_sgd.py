@@ -22,9 +22,12 @@ import sys
 from typing import Any
 
 from . import config
-from .algorithms import Algorithm, find
+from .algorithms import Algorithm, World, find
+from .checkpoints.checkpoints import Checkpoints
+from .exchange.protocol.round_state import Limits
 from .runtime.errors import ExpectedError
 from .trainer import Trainer
+from .trainer_callbacks import TrainerCallback
 
 #: The published names of the modes, and this project's.
 MODES = {"gradient_sgd": "dgs", "aji": "gd-async", "dgc": "dgc-async", "asgd": "async", "sgd": "local"}
@@ -78,8 +81,8 @@ class GradientSGD(Trainer):
             its default.
         ratio: share of the values that is sent.
         secondary_ratio: the same for the server's answers; 0: all that has changed.
-        further: limits, agreement, world, checkpoints, gradient_scale, dataset_size, run and sources
-            of esync.Trainer.
+        limits, agreement, world, checkpoints, gradient_scale, dataset_size, run, sources: as
+            in esync.Trainer.
 
     Raises:
         UnsuitableArgumentsError: args cannot be used.
@@ -95,7 +98,15 @@ class GradientSGD(Trainer):
         args: Any = None,
         ratio: float = config.SPARSE_RATIO,
         secondary_ratio: float = config.SPARSE_SECONDARY_RATIO,
-        **further: Any,
+        *,
+        limits: Limits | None = None,
+        agreement: dict[str, Any] | None = None,
+        world: World | None = None,
+        checkpoints: Checkpoints | None = None,
+        gradient_scale: float = 1.0,
+        dataset_size: int | None = None,
+        run: TrainerCallback | None = None,
+        sources: dict[str, str] | None = None,
     ) -> None:
         mode = getattr(args, "mode", "gradient_sgd")
         mode = MODES.get(mode, mode)
@@ -105,7 +116,20 @@ class GradientSGD(Trainer):
         settings = {"learning_rate": lr, "wd": weight_decay, "momentum": momentum if algorithm.has_momentum else 0.0}
         if algorithm.sends != "nothing":
             os.environ.update(_environment(args))
-        super().__init__(params, "sgd", settings, algorithm=algorithm, **further)
+        super().__init__(
+            params,
+            "sgd",
+            settings,
+            algorithm=algorithm,
+            limits=limits,
+            agreement=agreement,
+            world=world,
+            checkpoints=checkpoints,
+            gradient_scale=gradient_scale,
+            dataset_size=dataset_size,
+            run=run,
+            sources=sources,
+        )
 
 
 def _algorithm(mode: str, **values: float) -> Algorithm:
