@@ -20,7 +20,7 @@ class Plan(WorkerPlan):
     """What a worker does.
 
     Attributes:
-        algorithm: a name, with `options`.
+        algorithm: a name.
         directory: of the checkpoints, one every three rounds.
         weights: file that the final weights and statistics are saved to, as one flat array.
         rounds: of the whole run.
@@ -34,7 +34,6 @@ class Plan(WorkerPlan):
     rounds: int = 10
     killed: int = 0
     resume: bool = False
-    options: dict[str, Any] = field(default_factory=dict)
     optimizer: str = "sgd"
     settings: dict[str, float] = field(default_factory=lambda: {"learning_rate": 0.05, "momentum": 0.9})
 
@@ -68,7 +67,7 @@ def main(plan: Plan) -> None:
         net.collect_params(),
         plan.optimizer,
         dict(plan.settings),
-        algorithm=ALGORITHMS[plan.algorithm](**plan.options),
+        algorithm=ALGORITHMS[plan.algorithm](),
         limits=Limits(rounds=plan.rounds),
         checkpoints=checkpoints,
     )
@@ -91,11 +90,6 @@ def main(plan: Plan) -> None:
     values = [p.data().asnumpy().reshape(-1) for _, p in sorted(net.collect_params().items())]
     np.save(plan.weights, np.concatenate(values))
     trainer.close()
-
-
-def numbers(trainer: Any) -> list[tuple[str, int]]:
-    """What the algorithm remembers, as far as they are numbers."""
-    return [(name, value) for name, value in trainer.algorithm.state().items() if isinstance(value, int)]
 
 
 if __name__ == "__main__":

@@ -57,10 +57,8 @@ def await_no_children(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("how", "algorithm", "options"),
     [
-        *variants(((how, "sync", []) for how in FAILURES), quick=["exit", "SIGKILL"]),
-        *variants(
-            ((how, "esync", ["with", "loader"]) for how in FAILURES if how != "SIGTERM"), quick=["raise", "SIGINT"]
-        ),
+        *variants(((how, "sync", []) for how in FAILURES), quick=["exit"]),
+        *variants(((how, "esync", ["with", "loader"]) for how in FAILURES if how != "SIGTERM"), quick=["raise"]),
         *variants([("raise", "async", [])], quick=[]),
     ],
 )

@@ -58,7 +58,7 @@ def train(folder: Path, plans: list[Plan], servers: int = 1, expected: int = 0) 
     return outputs_of(folder, [plan.arguments() for plan in plans], expected, servers)
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", ["clipped", "single"])
 def test_optimizers_and_multipliers_of_mode_sync_step_with_the_mean_gradient(tmp_path: Path, program: str) -> None:
     outputs = train(tmp_path, [Plan(program, "sync", "", ROUNDS)] * 2, servers=2)
     assert all(f"{ROUNDS} steps, round {ROUNDS}, {2 * BATCH * ROUNDS} samples" in output for output in outputs)
@@ -91,9 +91,8 @@ def test_workers_with_other_optimizers_are_named(tmp_path: Path) -> None:
     assert all(re.search(r"worker \d does not match worker \d", output) for output in outputs), outputs
 
 
-@pytest.mark.parametrize("program", ["gan", "metric"])
-def test_two_optimizers_train_with_local_iterations(tmp_path: Path, program: str) -> None:
-    plan = Plan(program, "esync", "", 6, str(tmp_path / "kept"), options={"local_iterations": 3})
+def test_two_optimizers_train_with_local_iterations(tmp_path: Path) -> None:
+    plan = Plan("metric", "esync", "", 6, str(tmp_path / "kept"), options={"local_iterations": 3})
     outputs = train(tmp_path, [plan] * 2)
     assert all(f"18 steps, round 6, {2 * 18 * BATCH} samples" in output for output in outputs), outputs
     first, second = (np.load(tmp_path / f"{rank}.npy") for rank in range(2))
