@@ -64,11 +64,13 @@ SESSIONS = [
 ]
 #: What the sessions run in the place of what takes longer.
 SHORTER = (
-    (r"^(esync launch :quick)", r"\1 --max-time 5"),
+    (r"^(esync launch :quick) +#", r"\1 --max-time 5 #"),
+    (r"^(esync launch :quick --mode sync)", r"\1 --dry-run"),  # tests/launch trains in this mode, too
     (r"^(esync launch cluster\.yaml)$", r"\1 --dry-run"),  # tests/test_init.py launches such a project
     (r"--rounds 50\b", "--rounds 10"),
     (r"--overlap$", "--overlap --rounds 10"),
     (r"=100Mbit,1Gbit,10Gbit", "=1Gbit,10Gbit"),
+    (r"^(esync plan) clusters/paper\.yaml (.*) --modes esync,sync", r"\1 :quick \2 --modes sync"),
     (r" --what-if servers=2$", ""),
 )
 #: Seconds that a session may take on a busy machine.
