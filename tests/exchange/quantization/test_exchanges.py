@@ -1,6 +1,4 @@
-"""Properties of compressed rounds: identical workers, no lost update, replacements, checkpoints."""
-
-from typing import Any
+"""Properties of compressed rounds: identical workers, no lost update, replacements; checkpoints: see host groups."""
 
 import numpy as np
 import pytest
@@ -9,7 +7,7 @@ from hypothesis import strategies as st
 
 from esync.exchange import SlotLostError, Specification
 from esync.exchange.protocol.status import Status
-from tests.support.memory_exchanges import Kept, MemoryExchanges, Worker
+from tests.support.memory_exchanges import MemoryExchanges, Worker
 
 KINDS = ["fp16", "4bit", "2bit"]
 quick = settings(max_examples=12, deadline=None)
@@ -26,14 +24,12 @@ def started(
     tensors: list[int],
     weights: np.ndarray,
     *,
-    rule: str = "add_mean_update",
     servers: int = 1,
     bucket_elements: int = 16,
     seed: int = 0,
-    checkpoint: Kept | None = None,
 ) -> MemoryExchanges:
-    asked = Specification(rule, True, compression=kind, tensors=tensors)
-    return MemoryExchanges(asked, workers, weights, servers, bucket_elements, seed, kept=checkpoint)
+    asked = Specification("add_mean_update", True, compression=kind, tensors=tensors)
+    return MemoryExchanges(asked, workers, weights, servers, bucket_elements, seed)
 
 
 def exact(cluster: MemoryExchanges) -> np.ndarray:
@@ -93,27 +89,6 @@ def test_compressed_rounds_with_dropped_worker_continue_and_accept_a_replacement
         cluster.round([*crowd[:2], replacement], [normal(rng, 3000, 0.01) for _ in range(3)])
     assert cluster.agrees_with(*crowd[:2], replacement)
     assert [list(server.round_state.acknowledged) for server in cluster.servers] == 2 * [[5, 5, 3 + sent]]
-
-
-@pytest.mark.parametrize(("kind", "servers"), [("fp16", 1), ("2bit", 3)])
-def test_compressed_run_resumes_from_checkpoint_bit_for_bit(kind: str, servers: int) -> None:
-    """Residuals of the workers, exact weights and momentum of the servers all affect the bits."""
-    rng, tensors = np.random.default_rng(9), [4000, 61]
-    initial_weights, updates = normal(rng, sum(tensors)), [normal(rng, sum(tensors), 0.1) for _ in range(12)]
-    options: dict[str, Any] = {"rule": "outer_nesterov", "servers": servers, "bucket_elements": 2600}
-    reference = started(kind, 2, tensors, initial_weights, **options)
-    reference.momentum = 0.5
-    for at in range(0, 6, 2):
-        reference.round(reference.workers, updates[at : at + 2])
-    resumed = started(kind, 2, tensors, initial_weights, checkpoint=reference.checkpoint(), **options)
-    resumed.momentum = 0.5
-    for at in range(6, 12, 2):
-        for side in (reference, resumed):
-            side.round(side.workers, updates[at : at + 2])
-    assert exact(resumed).tobytes() == exact(reference).tobytes()
-    for mine, other in zip(resumed.workers, reference.workers, strict=True):
-        assert mine.weights.tobytes() == other.weights.tobytes()
-        assert mine.result == other.result
 
 
 def test_compressed_residuals_are_refused_by_exchange_without_compression() -> None:
