@@ -110,11 +110,6 @@ class Machines:
         kill(namespace(name))
         self._sshd[name].close()
 
-    def power_on(self, name: str) -> None:
-        """Boot it: sshd runs, and it is connected again."""
-        self._sshd[name].start()
-        self.plug(name)
-
     def limit(self, name: str, megabits: int) -> None:
         """Let a machine send and receive no more than so many Mbit/s.
 

@@ -3,18 +3,16 @@
 import contextlib
 import http.client
 import json
-import os
 import re
 import resource
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from calling import JSON, ServerProcess, certificate, until
+from calling import JSON, ServerProcess, certificate
 
 TOKEN = "correct-horse"
 AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
@@ -164,42 +162,4 @@ def test_connection_without_complete_header_is_closed_after_seconds(start_proces
         worker.ask()
         time.sleep(0.1)
     worker.ask()
-    server.end_well()
-
-
-def sockets(server: ServerProcess) -> int:
-    """How many the server has open."""
-    kinds = []
-    for file in Path(f"/proc/{server.worker}/fd").iterdir():
-        with contextlib.suppress(OSError):  # closed meanwhile
-            kinds.append(os.readlink(file).partition(":")[0])
-    return kinds.count("socket")
-
-
-def test_connections_that_come_and_go_stop_no_worker_and_leave_nothing(start_process):
-    server = start_process("-m", "esync.state_server", "--port", "0", ESYNC_TOKEN=TOKEN)
-    worker = Worker(server)
-    worker.begin()
-    before = sockets(server)
-    stop, opened = threading.Event(), [0, 0]
-
-    def come_and_go(number: int) -> None:
-        while not stop.is_set():
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", server.port), timeout=30) as one:
-                if number:  # one goes with a FIN, one has said something and goes with a RST
-                    one.send(b"GET / HTTP/1.1\r\n")
-                    one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-                opened[number] += 1
-
-    threads = [threading.Thread(target=come_and_go, args=(number,)) for number in range(2)]
-    for thread in threads:
-        thread.start()
-    try:
-        while min(opened) < 150:
-            worker.ask()
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-    until(lambda: worker.ask() or sockets(server) <= before)
     server.end_well()
