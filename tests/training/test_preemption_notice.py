@@ -55,7 +55,10 @@ def test_run_that_is_told_goes_on_later(tmp_path: Path) -> None:
     again = trained(tmp_path, notice_after=0)
     assert not again.preempted
     assert facts(run.folder)["rounds"] == 30
-    assert (tmp_path / "kept" / "model" / "model.params").exists()
+    trained(tmp_path / "whole", notice_after=0)
+    resumed, whole = (mx.nd.load(str(folder / "kept/model/model.params")) for folder in (tmp_path, tmp_path / "whole"))
+    assert resumed.keys() == whole.keys()
+    assert all((resumed[name] == whole[name]).asnumpy().all() for name in whole)
 
 
 def test_notice_that_comes_after_another_worker_has_ended_the_run_counts(tmp_path: Path) -> None:
