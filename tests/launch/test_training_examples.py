@@ -89,7 +89,7 @@ def test_example_alone_learns_and_goes_on_from_its_checkpoint(tmp_path: Path, na
 
 @pytest.mark.parametrize(
     ("name", "mode", "resumed"),
-    [("language_model", "esync", True), ("fine_tuning", "sync", False), ("gan", "sync", True)],
+    [("language_model", "esync", False), ("fine_tuning", "sync", False), ("gan", "sync", True)],
 )
 def test_example_in_a_cluster_learns_with_equal_weights(
     tmp_path: Path, launch: Callable[..., Launch], name: str, mode: str, resumed: bool
