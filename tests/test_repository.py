@@ -121,7 +121,9 @@ def test_pre_commit_programs_are_those_of_the_environment():
         assert all((ROOT / word).is_file() for word in arguments if word.endswith(".py"))
 
 
-@pytest.mark.parametrize("page", ["CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", ".github/pull_request_template.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", ".github/pull_request_template.md"]
+)
 def test_links_of_repository_pages_lead_to_files(page):
     links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", read(page))
     assert not [link for link in links if "://" not in link and not (ROOT / page).parent.joinpath(link).exists()]

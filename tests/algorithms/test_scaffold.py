@@ -1,4 +1,4 @@
-"""SCAFFOLD against Algorithm 1 in NumPy, over simulated exchanges; as a program: tests/cluster/test_scaffold.py."""
+"""SCAFFOLD against Algorithm 1 in NumPy, over simulated exchanges."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
