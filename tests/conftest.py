@@ -1,7 +1,9 @@
 """What all tests have in common."""
 
 import contextlib
+import fcntl
 import itertools
+import os
 import signal
 import subprocess
 import sys
@@ -36,7 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 #: Parts of the names of tests that take long, the longest first.
-SLOW = ("commands_that_are_marked_so_run[", "test_worker_program_runs", "tests/cluster/")
+SLOW = ("commands_that_are_marked_so_run[", "test_notebook_runs", "plan_over_ssh", "tests/launch/", "tests/cluster/")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -147,8 +149,15 @@ def small_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The documentation's site, built once for all tests of it."""
-    folder = tmp_path_factory.mktemp("site") / "out"
-    done = build_site(folder)
-    assert done.returncode == 0, done.stderr
+    """The documentation's site, built once for all tests of it, in whichever process of pytest-xdist they run."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    folder = shared / "site"
+    with open(shared / "site.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            done = build_site(shared / "unfinished")
+            assert done.returncode == 0, done.stderr
+            (shared / "unfinished").rename(folder)
     return folder

@@ -1,12 +1,14 @@
 """What axe-core finds on a page in Chromium, and what a person meets who uses the Tab key alone."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
 #: Levels A and AA of the Web Content Accessibility Guidelines 2.0 and 2.1, in axe-core's words.
 GUIDELINES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
+#: Those of axe's rules that look at colours.
+COLOURS = ["color-contrast", "link-in-text-block"]
 #: What is under the focus: its tag, its name, whether it is outlined, and inside the window; and
 #: whether the outline is whole: no box around it cuts it off.
 FOCUSED = """() => {
@@ -42,17 +44,19 @@ CONTROLS = """() => {
 }"""
 
 
-def violations(page: Any, *tags: str) -> list[str]:
+def violations(page: Any, *tags: str, rules: Sequence[str] = ()) -> list[str]:
     """Return what violates the guidelines on a page: `rule: element, why`, one for each element.
 
     Args:
         page: Playwright's.
-        more: further tags of axe's rules.
+        tags: further tags of axe's rules.
+        rules: the only rules that are checked; none: all that have a tag.
     """
     axe = pytest.importorskip(
         "axe_playwright_python.sync_playwright", reason="axe is not installed: pip install -e .[dev]"
     )
-    options = {"runOnly": {"type": "tag", "values": [*GUIDELINES, *tags]}, "resultTypes": ["violations"]}
+    chosen = {"type": "rule", "values": [*rules]} if rules else {"type": "tag", "values": [*GUIDELINES, *tags]}
+    options = {"runOnly": chosen, "resultTypes": ["violations"]}
     findings = axe.Axe().run(page, options=options).response["violations"]
     return [
         f"{finding['id']}: {' '.join(map(str, node['target']))}, {node['failureSummary']}"
