@@ -24,8 +24,7 @@ only where the coarsest compression still needs it:
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -64,7 +63,7 @@ def choose(
 ) -> AutomaticSettings:
     """Return the settings of the next round.
 
-    With `asked.chooses_workers`, of all groups of the fastest workers that end where the next one is clearly
+    With `requested.chooses_workers`, of all groups of the fastest workers that end where the next one is clearly
     slower, the one with the most progress is chosen. What an exchange takes is assumed to be in
     proportion to their number, as where a server's port is the bottleneck.
 
@@ -145,23 +144,27 @@ def _iterations(seconds: float, slowest: float, before: int) -> int:
     return before if unchanged else max(1, math.floor(iterations + 0.5))
 
 
+@dataclass
 class SettingsChooser:
     """Chooses the settings of a job's rounds from the measured times of its workers.
 
-    Args:
-        asked: what it chooses; has an `exchange_share`.
-        iterations: of the slowest worker in the first round.
-
     Attributes:
+        requested: what it chooses; has an `exchange_share`.
         settings: of the present round.
+        earlier_compression: of the round before.
+        exchanges: compression → seconds of an exchange.
     """
 
-    def __init__(self, requested: TierSettings, iterations: int) -> None:
-        self._requested = requested
+    requested: TierSettings
+    settings: AutomaticSettings
+    earlier_compression: str
+    exchanges: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, requested: TierSettings, iterations: int) -> "SettingsChooser":
+        """Return the chooser of a job whose slowest worker does so many iterations in the first round."""
         coarsest = next(reversed(list(requested.compressions)), "")
-        self.settings = AutomaticSettings(0.0, iterations, coarsest)
-        self._earlier_compression = coarsest  # of the round before
-        self._exchanges: dict[str, float] = {}  # compression → seconds of an exchange
+        return cls(requested, AutomaticSettings(0.0, iterations, coarsest), coarsest)
 
     def note_exchange(self, record: Record, seconds: float, opens: bool) -> None:
         """Note how long a worker's last exchange took, without the wait for others.
@@ -172,7 +175,7 @@ class SettingsChooser:
             opens: whether the worker is the first one in its round, so that the exchange was the one
                 of the present settings.
         """
-        record.add_exchange(seconds, self.settings.compression if opens else self._earlier_compression)
+        record.add_exchange(seconds, self.settings.compression if opens else self.earlier_compression)
 
     def choose(self, awaited: Sequence[Record], present: Sequence[Record]) -> None:
         """Choose the settings of the round that begins.
@@ -181,30 +184,17 @@ class SettingsChooser:
             awaited: records of the workers that rounds wait for.
             present: of all workers that could take part.
         """
-        compression = self._earlier_compression = self.settings.compression
-        candidates = present if self._requested.chooses_workers else awaited
+        compression = self.earlier_compression = self.settings.compression
+        candidates = present if self.requested.chooses_workers else awaited
         paces = sorted(record.capability for record in candidates if record.capability > 0)
         if not paces:
             return
         # After a change, workers with a fast link report first, which says nothing about the others.
         partial = any(record.compression != compression or not record.exchanges for record in awaited)
-        representative = not (partial and self._requested.compressions)
+        representative = not (partial and self.requested.compressions)
         if representative and (exchange := max((record.exchange for record in awaited), default=0.0)):
             # What has been measured with other compressions was at another time, and changes with the network.
-            change = exchange / (self._exchanges.get(compression) or exchange)
-            self._exchanges = {name: change * seconds for name, seconds in self._exchanges.items()}
-            self._exchanges[compression] = exchange
-        self.settings = choose(self._requested, paces, self._exchanges, max(1, len(awaited)), self.settings)
-
-    def state(self) -> dict[str, Any]:
-        """Return everything that affects later choices, for JSON."""
-        return {
-            "settings": asdict(self.settings),
-            "earlier_compression": self._earlier_compression,
-            "exchanges": self._exchanges,
-        }
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state` has returned."""
-        self.settings = AutomaticSettings(**state["settings"])
-        self._earlier_compression, self._exchanges = state["earlier_compression"], dict(state["exchanges"])
+            change = exchange / (self.exchanges.get(compression) or exchange)
+            self.exchanges = {name: change * seconds for name, seconds in self.exchanges.items()}
+            self.exchanges[compression] = exchange
+        self.settings = choose(self.requested, paces, self.exchanges, max(1, len(awaited)), self.settings)

@@ -1,9 +1,7 @@
-"""Records of the workers (smoothed speeds, delays, fluctuations), and their ranking by speed."""
+"""Records of the workers: smoothed speeds, delays, fluctuations."""
 
 import math
-from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
 
 from .. import config
 
@@ -95,48 +93,3 @@ class Record:
             # round trip has another cause.
             lost = min(max((now - self.finished) / iterations - capability, 0.0), self.round_trip)
             self.held_up += smoothing * (lost - self.held_up)
-
-
-class Ranking:
-    """The participating workers, by speed.
-
-    A heap of (−speed, rank) has an entry for every reported speed, so a report costs O(log n); a scan
-    of a thousand workers would cost more than the rest of an answer. Outdated entries are discarded
-    when they reach the top.
-
-    Args:
-        records: of all workers, by rank; changed by others.
-    """
-
-    def __init__(self, records: Sequence[Record]) -> None:
-        self._records = records
-        self._heap: list[tuple[float, int]] = []
-
-    def forget(self) -> None:
-        """Rebuild the ranking at the next call of `slowest`, because other workers take part."""
-        self._heap = []
-
-    def add(self, record: Record) -> None:
-        """Add the new speed of a worker that takes part."""
-        if self._heap:
-            heappush(self._heap, (-record.speed_rank, record.rank))
-
-    def slowest(self, absent: Collection[int]) -> Record:
-        """Return the record of the slowest worker that takes part, of the lowest rank among equals.
-
-        Args:
-            absent: ranks that do not take part; ignored if all ranks are absent.
-        """
-        heap, records = self._heap, self._records
-        if len(absent) >= len(records):  # then reports add nothing to the heap
-            return max(records, key=lambda record: (record.speed_rank, -record.rank))
-        while True:
-            if not heap or len(heap) > 4 * len(records):
-                ignored = set(absent)
-                heap[:] = [(-record.speed_rank, record.rank) for record in records if record.rank not in ignored]
-                heapify(heap)
-            negative, rank = heap[0]
-            record = records[rank]
-            if (record.capability or math.inf) == -negative:
-                return record
-            heappop(heap)

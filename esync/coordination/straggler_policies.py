@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from .. import config
-from .stragglers import Detection, Detector
+from .stragglers import Detection, Detector, Measurements
 
 
 @dataclass(frozen=True)
@@ -73,29 +73,32 @@ class OnlinePolicySettings:
         return {"policy": self.policy, **asdict(self.detection)}
 
 
+@dataclass
 class OnlinePolicy:
     """The online policy of one job: its detector, and the current directive.
 
-    Args:
-        workers: number of workers.
-        watching: the settings of the job.
-
     Attributes:
-        watching: as given.
+        policy: a key of POLICIES.
+        detector: detects the stragglers.
+        reported: steps that each worker's process has reported.
         directive: the current directive.
     """
 
-    def __init__(self, workers: int, watching: OnlinePolicySettings) -> None:
-        self.watching = watching
-        self.directive = PolicyDirective()
-        self._workers = workers
-        self._reported = [0] * workers  # steps that each worker's process has reported
-        self._detector = Detector(workers, watching.detection)
+    policy: str
+    detector: Detector
+    reported: list[int]
+    directive: PolicyDirective = field(default_factory=PolicyDirective)
+
+    @classmethod
+    def of(cls, workers: int, settings: OnlinePolicySettings) -> "OnlinePolicy":
+        """Return the policy of a job with so many workers."""
+        detector = Detector(settings.detection, [Measurements() for _ in range(workers)])
+        return cls(settings.policy, detector, [0] * workers)
 
     @property
     def stragglers(self) -> frozenset[int]:
         """Ranks of the stragglers."""
-        return self._detector.stragglers
+        return self.detector.stragglers
 
     def record_steps(self, rank: int, since: int, steps: int, seconds: float) -> PolicyDirective:
         """Record steps of a worker, and return the current directive.
@@ -108,32 +111,14 @@ class OnlinePolicy:
             steps: number of new steps.
             seconds: duration of the new steps, without waiting for others.
         """
-        if since == 0 and self._reported[rank]:
-            self._detector.forget(rank)
-            self._reported[rank] = 0
-        if since == self._reported[rank]:
-            self._reported[rank] += steps
-            self._detector.add_steps(rank, steps, seconds)
-            waited_for = [other for other in range(self._workers) if other not in self.directive.excluded]
-            if self._detector.update(waited_for):
-                self.directive = POLICIES[self.watching.policy](self._detector.stragglers, self._workers)
+        workers = len(self.reported)
+        if since == 0 and self.reported[rank]:
+            self.detector.forget(rank)
+            self.reported[rank] = 0
+        if since == self.reported[rank]:
+            self.reported[rank] += steps
+            self.detector.add_steps(rank, steps, seconds)
+            waited_for = [other for other in range(workers) if other not in self.directive.excluded]
+            if self.detector.update(waited_for):
+                self.directive = POLICIES[self.policy](self.detector.stragglers, workers)
         return self.directive
-
-    def state(self) -> dict[str, Any]:
-        """Return everything that affects later answers, for JSON."""
-        return {
-            "workers": self._workers,
-            "watching": self.watching.flat,
-            "told": self._reported,
-            "directive": {"apart": self.directive.excluded, "asynchronous": self.directive.asynchronous},
-            "detector": self._detector.state(),
-        }
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> "OnlinePolicy":
-        """Return a policy with the state that `state` has returned."""
-        self = cls(state["workers"], OnlinePolicySettings.of(state["watching"]))
-        self._reported = list(state["told"])
-        self.directive = PolicyDirective(tuple(state["directive"]["apart"]), state["directive"]["asynchronous"])
-        self._detector.restore(state["detector"])
-        return self

@@ -7,7 +7,7 @@ explains the rules.
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field
 
 from .. import config
 from .automatic_settings import AutomaticSettings
@@ -116,29 +116,31 @@ def decide_aside(
     return ExchangeDecision(False, lease) if slack < math.inf else NOT_READY
 
 
+@dataclass
 class Division:
     """The division of one job's workers into tiers and workers that are left out.
 
-    Args:
-        settings: of the job.
-        workers: number of workers.
-
     Attributes:
-        settings: as given.
+        settings: of the job.
         tiers: tier of each rank.
         left_out: ranks that are left out, never rank 0, which evaluates and writes the model.
         aside: ranks that rounds do not wait for, since an answer to them, until they report that
             rounds wait for them again.
         shares: rank → its share of the summed speed, if its speed is known.
+        measured: ranks that have been divided by their speed.
     """
 
-    def __init__(self, settings: TierSettings, workers: int) -> None:
-        self.settings = settings
-        self.tiers = list(settings.tiers or [0] * workers)
-        self.left_out = set(settings.leave_out or ())
-        self.aside: set[int] = set()
-        self.shares: dict[int, float] = {}
-        self._measured: set[int] = set()  # ranks that have been divided by their speed
+    settings: TierSettings
+    tiers: list[int]
+    left_out: set[int]
+    aside: set[int] = field(default_factory=set)
+    shares: dict[int, float] = field(default_factory=dict)
+    measured: set[int] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, settings: TierSettings, workers: int) -> "Division":
+        """Return the division of so many workers before any speed is known."""
+        return cls(settings, list(settings.tiers or [0] * workers), set(settings.leave_out or ()))
 
     def update(self, records: Sequence[Record], absent: Collection[int], chosen: AutomaticSettings | None) -> None:
         """Divide the workers by their present speeds.
@@ -156,7 +158,7 @@ class Division:
             self.left_out = left_out(paces, self.left_out) - {0}
         if self.settings.tiers is None:
             participants = {rank: pace for rank, pace in paces.items() if rank not in self.left_out}
-            before = {rank: self.tiers[rank] for rank in participants if rank in self._measured}
+            before = {rank: self.tiers[rank] for rank in participants if rank in self.measured}
             slowest = chosen.slowest if chosen is not None else 0.0
             for rank, tier in divide(participants, before, slowest).items():
                 self.tiers[rank] = tier
@@ -167,25 +169,9 @@ class Division:
                     for rank, pace in participants.items()
                     if rank and self.tiers[rank] and (chosen.alone or pace <= chosen.seconds)
                 }
-            self._measured.update(record.rank for record in records if record.measured)
+            self.measured.update(record.rank for record in records if record.measured)
 
     def tier(self, rank: int, absent: Collection[int]) -> int:
         """Return the tier of a rank, counted from the first tier that still has workers."""
         present = {tier for other, tier in enumerate(self.tiers) if other not in absent and other not in self.left_out}
         return sum(1 for tier in present if tier < self.tiers[rank])
-
-    def state(self) -> dict[str, Any]:
-        """Return everything that affects later answers, for JSON."""
-        return {
-            "tiers": self.tiers,
-            "left_out": sorted(self.left_out),
-            "aside": sorted(self.aside),
-            "shares": list(self.shares.items()),
-            "measured": sorted(self._measured),
-        }
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state` has returned."""
-        self.tiers, self.left_out = list(state["tiers"]), set(state["left_out"])
-        self.aside, self._measured = set(state["aside"]), set(state["measured"])
-        self.shares = dict(state["shares"])

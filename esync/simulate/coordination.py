@@ -60,7 +60,7 @@ class StateServerJob:
         except InvalidError as error:
             raise ExpectedError(str(error)) from None
         watching = settings.watching
-        self.watch = None if watching is None else OnlinePolicy(settings.num_workers, watching)
+        self.watch = None if watching is None else OnlinePolicy.of(settings.num_workers, watching)
 
     def decide(
         self,
@@ -72,10 +72,10 @@ class StateServerJob:
         round_trip: float | None,
         leases: bool,
     ) -> ExchangeDecision:
-        """Answer a query; without leases, a query of the published protocol. See `Coordinator`."""
+        """Answer a query; without leases, as to a published worker. See `Coordinator`."""
         if leases:
             return self.coordinator.query(rank, round, iteration, capability, now, round_trip)
-        return ExchangeDecision(self.coordinator.apply(rank, iteration, capability, now, round=round))
+        return ExchangeDecision(self.coordinator.query(rank, None, iteration, capability, now).ready)
 
 
 class SimulatedStateServer(StateServerJob):

@@ -7,8 +7,11 @@ that tests need not wait.
 import logging
 import time
 import uuid
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from ..coordination.coordinator import ConflictError, Coordinator, InvalidError, RefusedError
 from ..coordination.decision import ExchangeDecision
@@ -23,70 +26,68 @@ from .schema import End, Report
 logger = logging.getLogger("esync.state_server")
 
 
+@dataclass
 class Job:
     """A training job; its callers hold `service.lock`.
 
-    Args:
+    Its fields are what the journal saves.
+
+    Attributes:
         name: the job's name.
         coordinator: decides when its workers exchange.
         run: unique identifier of this training; "" if its client sends none.
-        history: records its rounds and events; None records nothing.
-        clock: the job's clock; None creates one.
-        key: unique id of this run in the history; "" creates one.
-        started: time of its start in seconds since 1970; None means now.
         watch: detects stragglers; None if that is not needed.
-
-    Attributes:
+        key: unique id of this run in the history.
+        started: time of its start in seconds since 1970.
         heard: time of the last message of each worker, by rank; None before the first.
         reports: rank → newest report.
         ended: when the job ended (seconds since 1970); None while it runs.
         reason: why it ended.
         slowest: rank of the slowest worker when the current round began; None while unknown.
+        round: the current round.
+        liveness: whether the training is still running.
+        clock: the job's clock.
+        history: records its rounds and events; None records nothing.
     """
 
-    def __init__(
-        self,
-        name: str,
-        coordinator: Coordinator,
-        run: str = "",
-        *,
-        history: History | None = None,
-        clock: PersistentClock | None = None,
-        key: str = "",
-        started: float | None = None,
-        watch: OnlinePolicy | None = None,
-    ) -> None:
-        self.name, self.coordinator, self.run, self.watch = name, coordinator, run, watch
-        self.key = key or uuid.uuid4().hex
-        self.started = time.time() if started is None else started
-        self.clock = clock or PersistentClock()
-        self.heard: list[float | None] = [None] * coordinator.num_workers
-        self.reports: dict[int, Report] = {}
-        self.ended: float | None = None
-        self.reason = ""
-        self.slowest: int | None = None
-        self._round = 1
-        self._workers = [WorkerCounters()] * coordinator.num_workers
+    name: str
+    coordinator: Coordinator
+    run: str = ""
+    watch: OnlinePolicy | None = None
+    key: str = field(default_factory=lambda: uuid.uuid4().hex)
+    started: float = field(default_factory=time.time)
+    heard: list[float | None] = field(default_factory=list)
+    reports: dict[int, Report] = field(default_factory=dict)
+    ended: float | None = None
+    reason: str = ""
+    slowest: int | None = None
+    round: int = 1
+    liveness: LivenessTracker = field(default_factory=LivenessTracker)
+
+    def __post_init__(self) -> None:
+        self.heard = self.heard or [None] * self.coordinator.num_workers
+        self.clock = PersistentClock()
+        self.history: History | None = None
+        self._workers = [WorkerCounters()] * self.coordinator.num_workers
         self._events: dict[EventKind, int] = dict.fromkeys(EVENT_KINDS, 0)
-        self._liveness = LivenessTracker()
-        self._history = history
         self._journal: journal.Journal | None = None
         self._replaying = False
 
     # --- messages of workers ----------------------------------------------------------------------
 
-    def apply(self, rank: int, iteration: int, capability: float, now: float, te: float) -> bool:
-        """Answer a query of the published API; see `Coordinator.apply`."""
-        ready = self.coordinator.apply(rank, iteration, capability, now, te)
-        self._took("a", rank, now, iteration, capability, te)
-        return ready
-
     def query(
-        self, rank: int, round: int, iteration: int, capability: float, now: float, round_trip: float | None = None
+        self,
+        rank: int,
+        round: int | None,
+        iteration: int,
+        capability: float,
+        now: float,
+        round_trip: float | None = None,
+        te: float = 0.0,
     ) -> ExchangeDecision:
         """Answer a query; see `Coordinator.query`."""
-        decision = self.coordinator.query(rank, round, iteration, capability, now, round_trip)
-        self._took("q", rank, now, round, iteration, capability, round_trip)
+        decision = self.coordinator.query(rank, round, iteration, capability, now, round_trip, te)
+        self._took("q", rank, now, round, iteration, capability, round_trip, *([te] if te else []))
         return decision
 
     def reset(
@@ -117,8 +118,8 @@ class Job:
             self._record_event("rejoin", "a replacement takes its place", rank, round)
         for lost in sorted(self.coordinator.absent - before):
             self._record_event("lost", "the others go on without it", lost, round)
-        if round > self._round:
-            self._round = round
+        if round > self.round:
+            self.round = round
             self._name_slowest()
 
     def record_steps(self, rank: int, since: int, steps: int, seconds: float, now: float) -> PolicyDirective:
@@ -133,10 +134,10 @@ class Job:
         self._check_rank(rank)
         before = self.watch.stragglers
         directive = self.watch.record_steps(rank, since, steps, seconds)
-        self._liveness.steps(rank, since, steps, seconds, now)
+        self.liveness.steps(rank, since, steps, seconds, now)
         self._took("s", rank, now, since, steps, seconds)
         for slow in sorted(self.watch.stragglers - before):
-            self._record_event("straggler", f"it is slow (policy {self.watch.watching.policy})", slow)
+            self._record_event("straggler", f"it is slow (policy {self.watch.policy})", slow)
         for well in sorted(before - self.watch.stragglers):
             self._record_event("recovered", "it is as fast as the others again", well)
         return directive
@@ -151,10 +152,10 @@ class Job:
         self._check_rank(report.rank)
         self.reports[report.rank] = report
         self._workers[report.rank] = self._workers[report.rank].plus(report)
-        self._liveness.report(report, now)
+        self.liveness.report(report, now)
         self._took("p", report.rank, now, at, report.model_dump(exclude={"rank"}))
-        if self._history is not None:
-            self._history.report(self.info, report, at)
+        if self.history is not None:
+            self.history.report(self.info, report, at)
 
     def end(self, reason: str, now: float, at: float | None = None) -> None:
         """Record the end of the training; a second call changes nothing.
@@ -165,8 +166,8 @@ class Job:
             return
         self.ended, self.reason = (time.time() if at is None else at), reason
         self._took("e", None, now, reason, self.ended)
-        if self._history is not None:
-            self._history.end(self.info, self.ended, reason)
+        if self.history is not None:
+            self.history.end(self.info, self.ended, reason)
         self._record_event("end", reason)
 
     # --- state for others -------------------------------------------------------------------------
@@ -197,7 +198,7 @@ class Job:
         """
         if self.ended is not None:
             return 0.0
-        return self._liveness.seconds_left(now, self.coordinator.last_progress, self.coordinator.slowest_capability)
+        return self.liveness.seconds_left(now, self.coordinator.last_progress, self.coordinator.slowest_capability)
 
     def idle(self, wall: float) -> float:
         """Return the seconds since the last news, where `wall` is now in seconds since 1970."""
@@ -213,7 +214,7 @@ class Job:
             OSError: the journal cannot be written.
         """
         if self.run:  # set by our own workers only
-            self._liveness.touch(self.clock.now())
+            self.liveness.heard = self.clock.now()
         if path is not None:
             self._journal = journal.Journal(path, self._head)
             self._journal.begin()
@@ -242,27 +243,11 @@ class Job:
             OSError: the file cannot be read or written.
         """
         contents = journal.read(path)
-        head = contents.head
-        if head["job"] != path.stem:
-            raise journal.DamagedJournalError(f"its head is that of job {head['job'][:80]!r}")
+        job = _SAVED.validate_python(contents.head["job"])
+        if job.name != path.stem:
+            raise journal.DamagedJournalError(f"its head is that of job {job.name[:80]!r}")
         latest = max((entry[1] for entry in contents.entries), default=0.0)
-        clock = PersistentClock.resumed(head["clock"], latest)
-        job = cls(
-            head["job"],
-            Coordinator.from_state(head["coordinator"]),
-            head["run"],
-            history=history,
-            clock=clock,
-            key=head["key"],
-            started=head["started"],
-        )
-        job.heard = head["heard"]
-        job.reports = {fields["rank"]: Report(**fields) for fields in head["reports"]}
-        job.ended, job.reason = head["ended"], head["reason"]
-        job.slowest, job._round = head["slowest"], head["round"]
-        if head["watch"] is not None:
-            job.watch = OnlinePolicy.from_state(head["watch"])
-        job._liveness = LivenessTracker.from_state(head["life"])
+        job.clock, job.history = PersistentClock.resumed(contents.head["clock"], latest), history
         job._replaying = True
         for entry in contents.entries:
             job._replay(entry)
@@ -274,13 +259,9 @@ class Job:
         if contents.damage:
             logger.error("the journal %s is damaged: %s and what follows are ignored", path, contents.damage)
         job._journal = journal.Journal(path, job._head)
-        if contents.damage or clock.offset != head["clock"]["offset"]:
-            job._journal.begin()
-        else:
-            job._journal.resume(contents)
         if job.ended is None:
             if job.last_heard() is not None:
-                job._liveness.touch(clock.now())  # no message could arrive while the server was down
+                job.liveness.heard = job.clock.now()  # no message could arrive while the server was down
             job._record_event(
                 "restart", f"the state server has been restarted; {len(contents.entries)} messages were read"
             )
@@ -292,23 +273,7 @@ class Job:
             self._journal.close(delete)
 
     def _head(self) -> dict[str, Any]:
-        return {
-            "format": 1,
-            "job": self.name,
-            "run": self.run,
-            "key": self.key,
-            "started": self.started,
-            "clock": self.clock.mark(),
-            "coordinator": self.coordinator.state(),
-            "heard": self.heard,
-            "reports": [report.model_dump() for report in self.reports.values()],
-            "ended": self.ended,
-            "reason": self.reason,
-            "slowest": self.slowest,
-            "round": self._round,
-            "watch": None if self.watch is None else self.watch.state(),
-            "life": self._liveness.state(),
-        }
+        return {"format": 1, "clock": self.clock.mark(), "job": _SAVED.dump_python(self, mode="json")}
 
     def _check_rank(self, rank: int) -> None:
         if rank >= self.coordinator.num_workers:
@@ -325,11 +290,8 @@ class Job:
         kind, now, rank, *details = entry
         try:
             if kind == "q":
-                round, iteration, capability, round_trip = details
-                self.query(rank, round, iteration, capability, now, round_trip)
-            elif kind == "a":
-                iteration, capability, te = details
-                self.apply(rank, iteration, capability, now, te)
+                round, iteration, capability, *more = details
+                self.query(rank, round, iteration, capability, now, *more)
             elif kind == "r":
                 round, te, rejoin, members, *more = details
                 self.reset(rank, round, now, te, rejoin, members, *more)
@@ -352,11 +314,14 @@ class Job:
         rank, capability = max(((record[0], record[2]) for record in records), key=lambda pair: pair[1])
         if capability > 0 and rank != self.slowest:
             self.slowest = rank
-            self._record_event("slowest", f"{capability:.3g} s an iteration", rank, self._round)
+            self._record_event("slowest", f"{capability:.3g} s an iteration", rank, self.round)
 
     def _record_event(self, kind: EventKind, text: str, rank: int | None = None, round: int | None = None) -> None:
         if self._replaying:
             return
         self._events[kind] += 1
-        if self._history is not None:
-            self._history.event(self.info, time.time(), kind, rank, round, text)
+        if self.history is not None:
+            self.history.event(self.info, time.time(), kind, rank, round, text)
+
+
+_SAVED = TypeAdapter(Job)

@@ -37,17 +37,13 @@ class Contents:
 
     Attributes:
         head: the job's state before the messages.
-        head_length: bytes of the head's line.
         entries: the readable messages.
-        length: bytes of the file up to the last of them.
         damage: problem of the rest, or "". An incomplete last line is not damage, because its message
             was not answered.
     """
 
     head: dict[str, Any]
-    head_length: int
     entries: list[Entry] = field(default_factory=list)
-    length: int = 0
     damage: str = ""
 
 
@@ -82,7 +78,7 @@ def read(path: Path) -> Contents:
             raise ValueError
     except (ValueError, LookupError, TypeError):
         raise DamagedJournalError(f"the journal {path} has no readable head") from None
-    contents = Contents(head, len(lines[0]), length=len(lines[0]))
+    contents = Contents(head)
     for number, line in enumerate(lines[1:], start=2):
         try:
             contents.entries.append(decode(line))
@@ -90,12 +86,13 @@ def read(path: Path) -> Contents:
             if number < len(lines) or line.endswith(b"\n"):
                 contents.damage = f"line {number} of {len(lines)}"
             break
-        contents.length += len(line)
     return contents
 
 
 class Journal:
     """Writes the journal of one job; not thread-safe, because the job holds its lock.
+
+    While no file is open, such as after a restart, the next message begins a new one.
 
     Args:
         path: the journal's file.
@@ -107,7 +104,7 @@ class Journal:
         self._head = head
         self._file: int | None = None
         self._size, self._least = 0, 0
-        self._broken, self._retry_at = False, 0.0
+        self._closed, self._retry_at = False, 0.0
 
     def begin(self) -> None:
         """Write the head to a new file, which replaces the old one.
@@ -117,21 +114,9 @@ class Journal:
         """
         line = encode(self._head())
         write_atomically(self.path, line)
-        self._adopt_file(os.open(self.path, os.O_WRONLY | os.O_APPEND), len(line), len(line))
-
-    def resume(self, contents: Contents) -> None:
-        """Continue the existing file after the part that could be read.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
-        file = os.open(self.path, os.O_WRONLY | os.O_APPEND)
-        try:
-            os.ftruncate(file, contents.length)
-        except BaseException:
-            os.close(file)
-            raise
-        self._adopt_file(file, contents.length, contents.head_length)
+        self._close_file()
+        self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND)
+        self._size = self._least = len(line)
 
     def append(self, entry: Entry) -> None:
         """Write a message whose effect is already in the job's state.
@@ -139,10 +124,10 @@ class Journal:
         A full disk does not stop the training: the error is logged, and the journal periodically tries
         to write the complete state to a new file.
         """
-        if self._file is None:
+        if self._closed:
             return
         try:
-            if self._broken:
+            if self._file is None:
                 if time.monotonic() >= self._retry_at:
                     self.begin()
                 return
@@ -154,18 +139,18 @@ class Journal:
                 raise OSError(errno.ENOSPC, "no room for a whole line")
             self._size += len(line)
         except OSError as error:
-            self._broken, self._retry_at = True, time.monotonic() + config.JOURNAL_RETRY
+            self._close_file()
+            self._retry_at = time.monotonic() + config.JOURNAL_RETRY
             logger.error("cannot write the journal %s: %s; a restart now would lose the job", self.path, error.strerror)
 
     def close(self, delete: bool = False) -> None:
         """Stop writing, and delete the file if it is no longer needed."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+        self._close_file()
+        self._closed = True
         if delete:
             self.path.unlink(missing_ok=True)
 
-    def _adopt_file(self, file: int, size: int, least: int) -> None:
+    def _close_file(self) -> None:
         if self._file is not None:
             os.close(self._file)
-        self._file, self._size, self._least, self._broken = file, size, least, False
+            self._file = None

@@ -6,7 +6,7 @@ that is the wall clock used to determine the elapsed time.
 
 import math
 import time
-from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,7 @@ class PersistentClock:
         return cls(max(mark["time"] + passed, latest) - time.monotonic())
 
 
+@dataclass
 class LivenessTracker:
     """Tracks whether a job is alive, by the reports and steps of its workers.
 
@@ -66,24 +67,22 @@ class LivenessTracker:
 
     Attributes:
         heard: time of the newest sign of life by the job's clock; None before the first.
+        numbers: sender → its newest number.
+        others: senders whose numbers have decreased.
+        seconds: sender → seconds of a round or step in its newest message.
     """
 
-    def __init__(self) -> None:
-        self.heard: float | None = None
-        self._numbers: dict[str, int] = {}  # sender → its newest number
-        self._others: set[str] = set()  # senders whose numbers have decreased
-        self._seconds: dict[str, float] = {}  # sender → seconds of a round or step in its newest message
-
-    def touch(self, now: float) -> None:
-        """Record that a worker has begun this job."""
-        self.heard = now
+    heard: float | None = None
+    numbers: dict[str, int] = field(default_factory=dict)
+    others: set[str] = field(default_factory=set)
+    seconds: dict[str, float] = field(default_factory=dict)
 
     def report(self, report: Report, now: float) -> None:
         """Record a worker's report of a round."""
         sender = f"reports of rank {report.rank}"
-        rounds = report.round - self._numbers.get(sender, report.round - 1)
+        rounds = report.round - self.numbers.get(sender, report.round - 1)
         if rounds > 0:  # a report may cover several rounds
-            self._seconds[sender] = report.seconds / rounds
+            self.seconds[sender] = report.seconds / rounds
         self._count(sender, report.round, now)
 
     def steps(self, rank: int, since: int, steps: int, seconds: float, now: float) -> None:
@@ -92,7 +91,7 @@ class LivenessTracker:
         `since` is the number of steps in earlier messages of the worker's process.
         """
         sender = f"steps of rank {rank}"
-        self._seconds[sender] = seconds / steps
+        self.seconds[sender] = seconds / steps
         self._count(sender, since, now)
 
     def seconds_left(self, now: float, progress: float | None, slowest: float) -> float:
@@ -110,31 +109,14 @@ class LivenessTracker:
         return max(0.0, heard + self._patience(slowest) - now)
 
     def _patience(self, slowest: float) -> float:
-        slow = config.JOB_ALIVE_ITERATIONS * max(slowest, 0.0, *self._seconds.values())
+        slow = config.JOB_ALIVE_ITERATIONS * max(slowest, 0.0, *self.seconds.values())
         return max(config.JOB_ALIVE, min(slow, config.JOB_FORGOTTEN))
 
     def _count(self, sender: str, number: int, now: float) -> None:
-        newest = self._numbers.get(sender, -1)
-        self._numbers[sender] = number
+        newest = self.numbers.get(sender, -1)
+        self.numbers[sender] = number
         if number < newest:
-            self._others.add(sender)
-        elif number > newest and sender not in self._others:
+            self.others.add(sender)
+        elif number > newest and sender not in self.others:
             self.heard = now
-            self._others.clear()
-
-    def state(self) -> dict[str, Any]:
-        """Return the state for `from_state`, as JSON."""
-        return {
-            "heard": self.heard,
-            "numbers": self._numbers,
-            "others": sorted(self._others),
-            "seconds": self._seconds,
-        }
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> "LivenessTracker":
-        """Return the tracker with a saved state."""
-        self = cls()
-        self.heard, self._numbers, self._others = state["heard"], dict(state["numbers"]), set(state["others"])
-        self._seconds = dict(state["seconds"])
-        return self
+            self.others.clear()

@@ -4,48 +4,47 @@ Fields and answers are those of the public ESync code. The calls concern the job
 """
 
 import time
-from typing import Annotated, TypeVar
+from typing import TypeVar
 from urllib.parse import parse_qsl
 
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_GET, require_POST
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from .. import config
 from ..coordination.coordinator import InvalidError
-from . import responses, views
+from . import responses, schema, views
 from .service import service
 
 FORM = "application/x-www-form-urlencoded"
-Whole = Annotated[int, Field(ge=0, lt=10**9)]
 
 
 class Form(BaseModel):
-    """The fields of a call; others are ignored. The coordinator checks the ranges of values."""
+    """The fields of a call; others are ignored."""
 
 
 class Init(Form):
     """Begins a training."""
 
-    num_workers: Whole
-    epsilon: float = config.EPSILON_PUBLISHED
+    num_workers: schema.Workers
+    epsilon: schema.Seconds = config.EPSILON_PUBLISHED
 
 
 class Apply(Form):
     """Asks whether a worker is to exchange."""
 
-    r: Whole
-    k: Whole
-    c: float
-    te: float
+    r: schema.Count
+    k: schema.Count
+    c: schema.Seconds
+    te: schema.Seconds
 
 
 class Reset(Form):
     """Reports that a worker has begun a round."""
 
-    r: Whole
-    t: Whole
-    te: float
+    r: schema.Count
+    t: schema.Count
+    te: schema.Seconds
 
 
 Fields = TypeVar("Fields", bound=Form)
@@ -103,8 +102,8 @@ def apply(request: HttpRequest) -> HttpResponse:
     fields = _read(Apply, request)
     with service.lock:
         job = service.jobs.get(config.JOB)
-        ready = job.apply(fields.r, fields.k, fields.c, job.clock.at(arrived), fields.te)
-    return responses.data({"ready": int(ready)})
+        decision = job.query(fields.r, None, fields.k, fields.c, job.clock.at(arrived), te=fields.te)
+    return responses.data({"ready": int(decision.ready)})
 
 
 @require_POST

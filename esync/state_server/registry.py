@@ -89,7 +89,7 @@ class JobRegistry:
         A repeated call of the same run changes nothing.
 
         Raises:
-            InvalidError: an argument is out of range.
+            InvalidError: the name or the tiers are invalid.
             ConflictError: another training is running under that name.
             UnavailableError: its journal cannot be written, for instance because the disk is full.
         """
@@ -108,8 +108,9 @@ class JobRegistry:
                 )
         else:
             self.sweep()
-        watch = None if watching is None else OnlinePolicy(num_workers, watching)
-        job = Job(name, coordinator, run, history=self._history, watch=watch)
+        watch = None if watching is None else OnlinePolicy.of(num_workers, watching)
+        job = Job(name, coordinator, run, watch)
+        job.history = self._history
         path = self._folder / f"{name}{SUFFIX}" if self._folder else None
         try:
             if present is None:

@@ -18,7 +18,7 @@ def started_coordinator(speeds: list[float], epsilon: float = 0.0, **options: in
     """A coordinator whose devices all began round 1 at time 0 and told their capability."""
     coordinator = Coordinator(len(speeds), epsilon, **options)
     for rank, speed in enumerate(speeds):
-        assert not coordinator.apply(rank, 0, speed, now=0.0)
+        assert not coordinator.query(rank, None, 0, speed, now=0.0).ready
     return coordinator
 
 
@@ -41,7 +41,7 @@ def play(job: Coordinator, speeds: list[float], script: str, round: int = 0) -> 
             if round:
                 answer = job.query(rank, rounds[rank], k, seconds, now)
             else:
-                answer = ExchangeDecision(job.apply(rank, k, seconds, now))
+                answer = ExchangeDecision(job.query(rank, None, k, seconds, now).ready)
             expected = {"READY": ExchangeDecision(True), "NOT READY": ExchangeDecision(False), None: answer}
             if message["lease"]:
                 assert answer.lease == pytest.approx(float(message["lease"])), line

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from esync import config
 from esync.coordination.automatic_settings import (
@@ -105,7 +106,7 @@ def test_division_leaves_out_all_but_rank_0_and_the_fastest_worker_where_it_trai
     records = [Record(rank) for rank in range(3)]
     for record, pace in zip(records, (5.0, 0.5, 20.0), strict=True):
         record.capability = pace
-    division = Division(TierSettings(None, None, HALF), 3)
+    division = Division.of(TierSettings(None, None, HALF), 3)
     division.update(records, (), AutomaticSettings(4.0, 8, slowest=0.5, alone=True))
     assert (division.left_out, division.tiers) == ({2}, [1, 0, 1])
 
@@ -155,8 +156,9 @@ def test_coordinator_chooses_iterations_by_the_exchanges_that_it_is_told_of():
 def test_chosen_settings_survive_a_restart_of_the_state_server():
     coordinator = started_coordinator(compressions=BITS)
     play(coordinator, 1, {"fp16": 9.0, "4bit": 1.5, "2bit": 1.0})
-    again = Coordinator.from_state(json.loads(json.dumps(coordinator.state())))
-    assert again.state() == coordinator.state()
+    saved = TypeAdapter(Coordinator)
+    again = saved.validate_python(json.loads(json.dumps(saved.dump_python(coordinator, mode="json"))))
+    assert again == coordinator
     assert again.query(0, 7, 1, 1.0, 8.0) == coordinator.query(0, 7, 1, 1.0, 8.0)
     assert again.division is None
 
@@ -193,7 +195,7 @@ def test_coordinator_refuses_compressions_that_are_not_in_order(bits):
 
 
 def test_chooser_accepts_times_of_exchanges_of_any_size():
-    chooser = SettingsChooser(TierSettings((), (), HALF, compressions={"fine": 16.0, "coarse": 2.0}), 1)
+    chooser = SettingsChooser.of(TierSettings((), (), HALF, compressions={"fine": 16.0, "coarse": 2.0}), 1)
     record = Record(0, capability=1.0)
     compressions, window = [], config.AUTO_WINDOW
     for seconds in (1e-20, 1e-10, 5e-324, *[1e-100] * window, *[1e9] * window, 1.0):

@@ -154,53 +154,53 @@ def test_coordinator_reckons_with_devices_of_unknown_speed(speeds, script):
 
 def test_first_reset_of_a_round_clears_the_last_round():
     job = started_coordinator([0.3, 1.0])
-    assert job.apply(0, 3, 0.3, now=0.9)
-    assert job.apply(1, 1, 1.0, now=1.0)
+    assert job.query(0, None, 3, 0.3, now=0.9).ready
+    assert job.query(1, None, 1, 1.0, now=1.0).ready
     job.reset(1, 2, now=1.1, te=7.0)
     assert job.snapshot()["t"] == 2
     assert record(job, 0) == [0, 0, 0.3, 0.0, False, 1]
     assert record(job, 1) == [1, 0, 1.0, 7.0, False, 2]
     job.reset(0, 2, now=1.2)
-    job.apply(0, 1, 0.3, now=1.5)
+    job.query(0, None, 1, 0.3, now=1.5)
     job.reset(0, 2, now=1.6)  # repeated: clears nothing
     assert record(job, 0)[1] == 1
 
 
 def test_capability_is_smoothed_over_iterations_and_the_trial_does_not_count():
     job = started_coordinator([0.1, 30.0])  # a cold start took 30 s
-    job.apply(1, 1, 1.0, now=1.0)
+    job.query(1, None, 1, 1.0, now=1.0)
     assert record(job, 1)[2] == 1.0
-    job.apply(1, 2, 3.0, now=4.0)
+    job.query(1, None, 2, 3.0, now=4.0)
     assert record(job, 1)[2] == pytest.approx(1.0 + 0.3 * (3.0 - 1.0))
     job.reset(1, 2, now=5.0)
-    job.apply(1, 0, 3.0, now=5.0)  # published workers send the last iteration's time once more
+    job.query(1, None, 0, 3.0, now=5.0)  # published workers send the last iteration's time once more
     assert record(job, 1)[2] == pytest.approx(1.6)
 
 
 def test_repeated_query_changes_nothing():
     job = started_coordinator([0.3, 1.0], epsilon=0.0)
-    assert not job.apply(1, 0, 1.0, now=0.8)  # k = 0 again, 0.8 s later
+    assert not job.query(1, None, 0, 1.0, now=0.8).ready  # k = 0 again, 0.8 s later
     before = job.snapshot()
-    assert not job.apply(0, 1, 0.3, now=0.3)
-    assert not job.apply(0, 1, 9.9, now=0.35, te=55.0)
+    assert not job.query(0, None, 1, 0.3, now=0.3).ready
+    assert not job.query(0, None, 1, 9.9, now=0.35, te=55.0).ready
     assert before["records"][1] == record(job, 1)
     assert record(job, 0) == [0, 1, 0.3, 0.0, False, 1]
-    assert job.apply(0, 2, 0.3, now=0.75)  # 0.25 s left: the slowest began at 0, not at 0.8
+    assert job.query(0, None, 2, 0.3, now=0.75).ready  # 0.25 s left: the slowest began at 0, not at 0.8
 
 
 def test_overtaken_query_changes_nothing():
     job = started_coordinator([0.3, 1.0])
-    job.apply(0, 2, 0.3, now=0.6)
+    job.query(0, None, 2, 0.3, now=0.6)
     before = job.snapshot()
-    assert not job.apply(0, 1, 0.3, now=0.95)
+    assert not job.query(0, None, 1, 0.3, now=0.95).ready
     assert job.snapshot() == before
 
 
 def test_last_progress_is_the_time_of_the_last_message():
     job = Coordinator(2, 0.0)
     assert job.last_progress is None
-    job.apply(0, 0, 0.3, now=1.0)
-    job.apply(0, 0, 0.3, now=2.0)
+    job.query(0, None, 0, 0.3, now=1.0)
+    job.query(0, None, 0, 0.3, now=2.0)
     assert job.last_progress == 1.0
     job.reset(0, 2, now=3.0)
     job.reset(0, 2, now=4.0)

@@ -37,25 +37,25 @@ def test_dead_slowest_device_lets_the_others_exchange_after_a_while(dies):
     job = started_coordinator([0.3, 0.4, 1.0])
     start, round_ = 0.0, 1
     if dies == "after READY":
-        assert job.apply(2, 1, 1.0, now=1.0)
+        assert job.query(2, None, 1, 1.0, now=1.0).ready
         start = 1.0
     if dies == "before its RESET":
         for rank, speed in enumerate([0.3, 0.4, 1.0]):
-            job.apply(rank, 1, speed, now=1.0)
+            job.query(rank, None, 1, speed, now=1.0)
         for rank in (0, 1):
             job.reset(rank, 2, now=1.1)
         start, round_ = 1.1, 2
     ready: dict[int, float] = {}
     for k in range(1, 200):
         for rank, speed in ((0, 0.3), (1, 0.4)):
-            if rank not in ready and job.apply(rank, k, speed, now=start + k * speed):
+            if rank not in ready and job.query(rank, None, k, speed, now=start + k * speed).ready:
                 ready[rank] = start + k * speed
     assert sorted(ready) == [0, 1]
     assert max(ready.values()) - start < 3 * 1.0 + config.RESET_PATIENCE
     job.reset(0, round_ + 1, now=20.0, members=[0, 1])
     job.reset(1, round_ + 1, now=20.0, members=[0, 1])
-    assert job.apply(0, 1, 0.3, now=20.3)  # worker 1 ends at 20.4, and worker 2 is not reckoned with
-    assert job.apply(1, 1, 0.4, now=20.4)
+    assert job.query(0, None, 1, 0.3, now=20.3).ready  # worker 1 ends at 20.4, and worker 2 is not reckoned with
+    assert job.query(1, None, 1, 0.4, now=20.4).ready
 
 
 @pytest.mark.parametrize("again", ["rejoins", "members 0 1"])

@@ -4,11 +4,16 @@ import json
 
 import numpy as np
 import pytest
+from pydantic import TypeAdapter
 
 from esync.coordination.straggler_policies import OnlinePolicy, OnlinePolicySettings, PolicyDirective, elastic, greedy
-from esync.coordination.stragglers import Detection, Detector
+from esync.coordination.stragglers import Detection, Detector, Measurements
 
 WORKERS, STEP = 8, 0.1
+
+
+def detector_of(workers, detection=None):
+    return Detector(detection or Detection(), [Measurements() for _ in range(workers)])
 
 
 def steps(detector, random, count, slower=None, jitter=0.1, excluded=()):
@@ -30,14 +35,14 @@ def steps(detector, random, count, slower=None, jitter=0.1, excluded=()):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_detector_raises_no_false_alarm_in_1000_undisturbed_steps(seed):
-    assert not steps(Detector(WORKERS, Detection()), np.random.default_rng(seed), 1000)
+    assert not steps(detector_of(WORKERS), np.random.default_rng(seed), 1000)
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("delay", [0.04, 0.5])
 def test_detector_names_stragglers_within_two_windows_and_clears_them(seed, delay):
     random, detection = np.random.default_rng(seed), Detection()
-    detector = Detector(WORKERS, detection)
+    detector = detector_of(WORKERS, detection)
     assert not steps(detector, random, 40 + seed)  # the disturbance begins anywhere between two looks
     named = steps(detector, random, 2 * detection.window, {1: delay, 6: delay})
     assert set(named) == {1, 6}
@@ -47,7 +52,7 @@ def test_detector_names_stragglers_within_two_windows_and_clears_them(seed, dela
 
 
 def test_detector_ignores_one_slow_step():
-    detector = Detector(WORKERS, Detection())
+    detector = detector_of(WORKERS)
     for place in range(10):
         for step in range(30):
             for rank in range(WORKERS):
@@ -60,7 +65,7 @@ def test_detector_ignores_half_of_the_workers_and_small_differences():
     # m equal stragglers among n are below mean - deviation where n - m > √(m (n - m)), so where m <
     # n / 2.
     for slow, delay, expected in ((3, 0.1, 3), (4, 0.1, 0), (3, 0.005, 0)):
-        detector = Detector(WORKERS, Detection())
+        detector = detector_of(WORKERS)
         for _ in range(50):
             for rank in range(WORKERS):
                 detector.add_steps(rank, 1, STEP + delay * (rank < slow))
@@ -69,7 +74,7 @@ def test_detector_ignores_half_of_the_workers_and_small_differences():
 
 
 def test_detector_counts_steps_reported_together_one_by_one():
-    one, several = (Detector(2, Detection(window=4, stride=2)) for _ in range(2))
+    one, several = (detector_of(2, Detection(window=4, stride=2)) for _ in range(2))
     for _ in range(6):
         for rank in (0, 1):
             one.add_steps(rank, 1, 0.5)
@@ -80,7 +85,7 @@ def test_detector_counts_steps_reported_together_one_by_one():
 
 
 def test_detector_keeps_an_excluded_silent_worker_a_straggler():
-    detector, random = Detector(WORKERS, Detection()), np.random.default_rng(0)
+    detector, random = detector_of(WORKERS), np.random.default_rng(0)
     steps(detector, random, 60, {2: 1.0})
     for _ in range(60):
         for rank in range(WORKERS):
@@ -88,14 +93,6 @@ def test_detector_keeps_an_excluded_silent_worker_a_straggler():
                 detector.add_steps(rank, 1, STEP)
         detector.update([rank for rank in range(WORKERS) if rank != 2])
     assert detector.stragglers == {2}
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"window": 0}, {"stride": 0}, {"sigmas": -1.0}, {"floor": 0.0}, {"floor": 1.5}, {"clear_after": 0}]
-)
-def test_detection_with_invalid_settings_is_refused(wrong):
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        Detection(**wrong)
 
 
 def test_policies_exclude_stragglers_or_switch_to_asynchronous():
@@ -119,28 +116,29 @@ def feed(watch, count, slow=(), since=None):
     [("elastic", PolicyDirective(excluded=(1, 4))), ("greedy", PolicyDirective(asynchronous=True))],
 )
 def test_online_policy_restored_continues_as_if_uninterrupted(policy, during):
-    watch = OnlinePolicy(WORKERS, OnlinePolicySettings(policy))
+    watch = OnlinePolicy.of(WORKERS, OnlinePolicySettings(policy))
     step_counts = feed(watch, 33, slow=(1, 4))
     assert watch.directive == during
     step_counts = feed(watch, 7, since=step_counts)
-    other = OnlinePolicy.from_state(json.loads(json.dumps(watch.state())))
+    saved = TypeAdapter(OnlinePolicy)
+    other = saved.validate_python(json.loads(json.dumps(saved.dump_python(watch, mode="json"))))
     assert other.directive == during
     for step in range(30):
         before = list(step_counts)
         assert feed(watch, 1, since=step_counts) == feed(other, 1, since=before)
         assert watch.directive == other.directive, step
     assert watch.directive == PolicyDirective()
-    assert watch.state() == other.state()
+    assert watch == other
 
 
 def test_online_policy_counts_repeated_reports_once():
-    once, twice = (OnlinePolicy(2, OnlinePolicySettings(detection=Detection(window=4, stride=2))) for _ in range(2))
+    once, twice = (OnlinePolicy.of(2, OnlinePolicySettings(detection=Detection(window=4, stride=2))) for _ in range(2))
     for since in range(8):
         for rank in (0, 1):
             once.record_steps(rank, since, 1, 1.0)
             for _ in range(2):
                 twice.record_steps(rank, since, 1, 1.0)
-    assert once.state() == twice.state()
+    assert once == twice
     once.record_steps(1, 0, 1, 5.0)
-    assert once.state()["detector"]["seconds"][1] == [5.0]
-    assert once.state()["told"] == [8, 1]
+    assert once.detector.workers[1].seconds == [5.0]
+    assert once.reported == [8, 1]

@@ -5,10 +5,11 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from esync import config
 from esync.coordination.coordinator import ConflictError, Coordinator, InvalidError
-from esync.coordination.records import Ranking, Record
+from esync.coordination.records import Record
 from esync.coordination.tier_settings import TierSettings
 from esync.coordination.tiers import decide_aside, divide, left_out, shares
 
@@ -166,12 +167,14 @@ def test_coordinator_follows_slower_tiers_only_where_nobody_else_is_left():
         coordinator.reset(0, 9, 4.0)
 
 
-def test_ranking_of_nobody_goes_by_the_present_speeds_of_all():
-    records = [Record(0, capability=1.0), Record(1, capability=2.0)]
-    ranking = Ranking(records)
-    assert ranking.slowest([]) is records[1]
-    records[0].capability = 3.0  # of a worker that rounds do not wait for, so that the ranking is not told
-    assert ranking.slowest([0, 1]) is records[0]
+def test_slowest_worker_goes_by_the_present_speeds_of_all_where_rounds_wait_for_nobody():
+    coordinator = Coordinator(2, 0.02)
+    for rank, pace in enumerate((1.0, 2.0)):
+        coordinator.query(rank, 1, 1, pace, 1.0)
+    assert coordinator._slowest_awaited().rank == 1
+    coordinator.absent = frozenset({0, 1})
+    coordinator.query(0, 1, 2, 30.0, 2.0)
+    assert coordinator._slowest_awaited().rank == 0
 
 
 def test_coordinator_leaves_out_by_share_and_takes_back():
@@ -219,8 +222,9 @@ def test_division_survives_a_restart_of_the_state_server(paces):
     coordinator = started_coordinator(leave_out=None, paces=tuple(paces.values()))
     for rank, pace in enumerate(paces.values()):
         coordinator.query(rank, 1, 1, pace, 1.0)
-    again = Coordinator.from_state(json.loads(json.dumps(coordinator.state())))
-    assert again.state() == coordinator.state()
+    saved = TypeAdapter(Coordinator)
+    again = saved.validate_python(json.loads(json.dumps(saved.dump_python(coordinator, mode="json"))))
+    assert again == coordinator
     assert again.division is not None
     assert again.division.shares == coordinator.division.shares
     for rank, pace in enumerate(paces.values()):
@@ -238,4 +242,4 @@ def test_coordinator_calls_a_worker_of_a_slower_tier_when_no_round_begins_any_mo
 
 def test_coordinator_with_tiers_refuses_the_published_question():
     with pytest.raises(ConflictError, match="mode tiered"):
-        started_coordinator(tiers=(0, 0, 1)).apply(2, 1, 1.0, 1.0)
+        started_coordinator(tiers=(0, 0, 1)).query(2, None, 1, 1.0, 1.0)

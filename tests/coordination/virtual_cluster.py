@@ -74,7 +74,7 @@ class VirtualCluster:
                     answer = self.coordinator.query(rank, number, k, mean, arrival, delay if k else None)
                     ready, device.free_until = answer.ready, now + answer.lease
                 else:
-                    ready = self.coordinator.apply(rank, k, took, arrival, te=1e9 + now + skew[rank], round=number)
+                    ready = self.coordinator.query(rank, number, k, took, arrival, te=1e9 + now + skew[rank]).ready
                 device.queries += 1
                 device.since = []
             if ready:

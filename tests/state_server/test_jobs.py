@@ -94,9 +94,9 @@ def test_job_is_not_kept_alive_by_early_workers_of_the_next_training(clock):
     """Published workers other than rank 0 may ask before rank 0's /init/ arrives."""
     jobs, job = started(clock)
     now = 100.0 + ALIVE
-    job.apply(1, 0, 1.0, now, te=0.0)
-    job.apply(2, 0, 1.0, now, te=0.0)
-    job.apply(1, 1, 1.0, now + 0.1, te=0.0)
+    job.query(1, None, 0, 1.0, now, te=0.0)
+    job.query(2, None, 0, 1.0, now, te=0.0)
+    job.query(1, None, 1, 1.0, now + 0.1, te=0.0)
     clock.time = now + 0.2
     new = begin(jobs)
     assert jobs.get("default") is new

@@ -1,5 +1,6 @@
 """The journal of a job: what a process that ends at any moment leaves behind."""
 
+import copy
 import errno
 import json
 import os
@@ -47,7 +48,7 @@ def fill_disk(monkeypatch: pytest.MonkeyPatch, room: int = 0) -> None:
 
 def same(job: Job, other: Job) -> bool:
     """Whether two jobs will decide alike for ever."""
-    return job.coordinator.state() == other.coordinator.state()
+    return job.coordinator == other.coordinator
 
 
 @pytest.mark.parametrize("limit", [2_000, 10**9])
@@ -73,8 +74,8 @@ def test_journal_of_interrupted_job_restores_the_same_decisions(tmp_path, monkey
             assert answer == undisturbed.query(rank, round, done[rank], c, now, 0.001)
             is_ready = answer.ready
         else:
-            is_ready = jobs.get("a").apply(rank, done[rank], c, now, te=now)
-            assert is_ready == undisturbed.apply(rank, done[rank], c, now, te=now)
+            is_ready = jobs.get("a").query(rank, None, done[rank], c, now, te=now).ready
+            assert is_ready == undisturbed.query(rank, None, done[rank], c, now, te=now).ready
         due[rank] = (now + speeds[rank], rank)
         if is_ready:
             ready.add(rank)
@@ -87,9 +88,9 @@ def test_journal_of_interrupted_job_restores_the_same_decisions(tmp_path, monkey
                 due[rank] = (now + speeds[rank], rank)
     assert round > 10
     assert interruptions > 20
-    assert jobs.get("a").coordinator.state() == undisturbed.state()
-    size = (tmp_path / "a.journal").stat().st_size
-    assert size < 10_000 if limit == 2_000 else size > 30_000
+    assert jobs.get("a").coordinator == undisturbed
+    if limit == 2_000:
+        assert (tmp_path / "a.journal").stat().st_size < 10_000
 
 
 def test_journal_with_truncated_last_line_ignores_it(tmp_path):
@@ -97,25 +98,24 @@ def test_journal_with_truncated_last_line_ignores_it(tmp_path):
     job = jobs.begin("a", 2, 0.02, 1)
     job.query(0, 1, 0, 0.5, now=1.0)
     path = tmp_path / "a.journal"
-    before, state = path.read_bytes(), job.coordinator.state()
+    before, state = path.read_bytes(), copy.deepcopy(job.coordinator.records)
     job.query(1, 1, 0, 1.5, now=2.0)
     line = path.read_bytes()[len(before) :]
     assert line.endswith(b"\n")
     for length in range(len(line)):
         path.write_bytes(before + line[:length])
         again = reopened(jobs).get("a")
-        assert again.coordinator.state() == state
-        assert path.read_bytes() == before
+        assert again.coordinator.records == state
         again.query(1, 1, 0, 1.5, now=2.0)  # asked again, because nobody was answered
         assert same(again, job)
-        assert path.read_bytes() == before + line
+        assert same(reopened(jobs).get("a"), job)
 
 
 def test_journal_with_damage_in_the_middle_reports_and_ignores_the_rest(tmp_path, caplog):
     jobs = JobRegistry(tmp_path)
     job = jobs.begin("a", 2, 0.02, 1)
     job.query(0, 1, 0, 0.5, now=1.0)
-    state = job.coordinator.state()
+    state = copy.deepcopy(job.coordinator.records)
     for k in range(3):
         job.query(1, 1, k, 1.5, now=2.0 + k)
     path = tmp_path / "a.journal"
@@ -123,8 +123,9 @@ def test_journal_with_damage_in_the_middle_reports_and_ignores_the_rest(tmp_path
     lines[2] = lines[2].replace(b"1.5", b"9.5")
     path.write_bytes(b"".join(lines))
     again = reopened(jobs).get("a")
-    assert again.coordinator.state() == state
+    assert again.coordinator.records == state
     assert "is damaged: line 3 of 5 and what follows are ignored" in caplog.text
+    again.query(1, 1, 0, 1.5, now=2.0)
     caplog.clear()
     assert same(reopened(jobs).get("a"), again)
     assert not caplog.text
@@ -146,7 +147,7 @@ def test_journal_without_head_is_put_aside(tmp_path, caplog, content):
 ODD_ENTRIES = [
     [], {}, 7, ["q"], ["q", 1.0, 0], ["q", "x", 0, 1, 1, 0.1, None], ["r", 1.0, 0, 2, 0.0, False, 5],
     ["s", 1.0, 0, 0, 0, 1.0], ["p", 1.0, 0, 1.0, {"rank": 0}], ["e", 1.0, None, 5, "x"],
-    ["q", 1.0, 10**9, 1, 1, 0.1, None, 1],
+    ["q", 1.0, 10**9, 1, 1, 0.1, None, 1, 1],
 ]  # fmt: skip
 
 
@@ -156,7 +157,7 @@ def test_journals_that_are_malformed_are_put_aside_and_the_others_restored(tmp_p
     head = jobs.begin("odd", 2, 0.02, 1, watching=OnlinePolicySettings())._head()
     (tmp_path / "odd.journal").rename(tmp_path / "another.journal")
     for number, entry in enumerate(ODD_ENTRIES):
-        lines = map(journal.encode, [{**head, "job": f"odd-{number}"}, entry])
+        lines = map(journal.encode, [{**head, "job": {**head["job"], "name": f"odd-{number}"}}, entry])
         (tmp_path / f"odd-{number}.journal").write_bytes(b"".join(lines))
     deep = b"[" * 100_000 + b"]" * 100_000
     (tmp_path / "deep.journal").write_bytes(b"%08x %s\n" % (zlib.crc32(deep), deep))

@@ -127,7 +127,7 @@ def test_published_call_that_fails_unexpectedly_logs_but_does_not_send_details(d
     def fail(*arguments, **named):
         raise RuntimeError("secret detail")
 
-    monkeypatch.setattr(Coordinator, "apply", fail)
+    monkeypatch.setattr(Coordinator, "query", fail)
     status, answer, _ = send(f"{default_job}/apply/", APPLY)
     assert status == 500
     assert "secret" not in answer["error"]
