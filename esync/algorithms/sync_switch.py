@@ -164,9 +164,8 @@ class SyncSwitch(EveryIteration):
                 policy = config.ONLINE_POLICY if address else "none"  # type: ignore[assignment]
             if policy is None or policy == "none":
                 return None
-            return OnlinePolicySettings(
-                policy, Detection(**{name: getattr(self, flag) for flag, name in _DETECTION.items()})
-            )
+            detection = {name: getattr(self, flag) for flag, name in _DETECTION.items()}
+            return OnlinePolicySettings(**detection, policy=policy)
 
     options: Options
     own_rates = False

@@ -4,6 +4,7 @@ import logging
 import math
 import uuid
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from .. import config
@@ -77,16 +78,8 @@ class StateServerClient(Closing):
         Raises:
             StateServerError: no answer, or a refusal, for longer than the patience lasts.
         """
-        message: dict[str, Any] = {
-            "num_workers": settings.num_workers,
-            "epsilon": settings.epsilon,
-            "slowest_iterations": settings.slowest_iterations,
-            "run": self._run,
-        }
-        for name in ("watching", "tiering"):
-            if (part := getattr(settings, name)) is not None:
-                message[name] = part.flat
-        self._call(self._path, message)
+        fields = {name: value for name, value in asdict(settings).items() if value is not None}
+        self._call(self._path, {**fields, "run": self._run})
 
     def ask(self, iteration: int, capability: float) -> Handle[ExchangeDecision]:
         """Ask whether to exchange (see `Coordination.ask`), and wait for the answer.

@@ -10,7 +10,6 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from .. import config
@@ -23,53 +22,21 @@ log = logging.getLogger(__name__)
 
 _COMPUTING = (GET_BATCH, COMPUTE, LOCAL_UPDATE)
 _EXCHANGING = (GLOBAL_UPDATE, GLOBAL_AGGREGATE)
+#: Fields of a report that are added up where it is about several rounds.
+_SUMS = ("local_iterations", "samples", "seconds", "compute", "wait", "exchange", "bytes_sent", "bytes_received")
 
 
 class _TooLateError(Exception):
     """The training has ended, and the time for its last reports is over."""
 
 
-@dataclass(frozen=True)
-class RoundReport:
-    """One worker's round, or several added up.
-
-    The fields are those of the state server's call of that name, in seconds and bytes;
-    `accuracy` is a value of the metric, and `parts` are further results of that evaluation.
-    """
-
-    rank: int
-    round: int
-    device: str
-    host: str
-    local_iterations: int
-    samples: int
-    seconds: float
-    compute: float
-    wait: float
-    exchange: float
-    bytes_sent: int
-    bytes_received: int
-    accuracy: float | None = None
-    accuracy_round: int | None = None
-    metric: Metric = TEST_ACCURACY
-    run_round: int | None = None
-    logged: Mapping[str, float | None] = field(default_factory=dict)
-    parts: Mapping[str, float] = field(default_factory=dict)
-
-    def body(self) -> dict[str, Any]:
-        """Return the body of the call."""
-        fields = asdict(self)
-        metric = fields.pop("metric")
-        return {**fields, "metric": metric["name"], "goal": metric["goal"]}
-
-    def __add__(self, later: "RoundReport") -> "RoundReport":
-        """Return both together, under the number of the later round."""
-        sums = ("local_iterations", "samples", "seconds", "compute", "wait", "exchange", "bytes_sent", "bytes_received")
-        logged = {
-            name: weighted_mean((part.logged.get(name), max(1, part.samples)) for part in (self, later))
-            for name in {**self.logged, **later.logged}
-        }
-        return replace(later, logged=logged, **{name: getattr(self, name) + getattr(later, name) for name in sums})
+def _together(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
+    """Return two reports as one, under the number of the later round."""
+    logged = {
+        name: weighted_mean((part["logged"].get(name), max(1, part["samples"])) for part in (earlier, later))
+        for name in {**earlier["logged"], **later["logged"]}
+    }
+    return {**later, "logged": logged, **{name: earlier[name] + later[name] for name in _SUMS}}
 
 
 def shares(phases: Mapping[str, Mapping[str, float]], wait: float) -> dict[str, float]:
@@ -121,9 +88,10 @@ class RoundReporter:
         self._machine = os.uname().nodename[:200]
         self._begin = {"num_workers": begin, "run": uuid.uuid4().hex} if begin else None
         self._wake = threading.Condition()
-        self._next: RoundReport | None = None  # what is to be sent next; rounds that end meanwhile are added to it
+        # The body of the next call; rounds that end meanwhile are added to it.
+        self._next: dict[str, Any] | None = None
         self._again = False  # it has been sent before, and only the accuracy in it is new
-        self._last: RoundReport | None = None
+        self._last: dict[str, Any] | None = None
         self._accuracy: tuple[float | None, int | None] = (None, None)
         self._parts: Mapping[str, float] = {}
         self._reason: str | None = None  # of the end, as soon as it has come
@@ -142,26 +110,27 @@ class RoundReporter:
             seconds: duration of the round.
         """
         accuracy, accuracy_round = self._accuracy
-        report = RoundReport(
-            rank=self._rank,
-            round=number,
-            device=self._device,
-            host=self._machine,
-            local_iterations=local_iterations,
-            samples=entry["num_samples"],
-            seconds=seconds,
+        report = {
+            "rank": self._rank,
+            "round": number,
+            "device": self._device,
+            "host": self._machine,
+            "local_iterations": local_iterations,
+            "samples": entry["num_samples"],
+            "seconds": seconds,
             **shares(entry["time"], entry["wait"]),
-            bytes_sent=entry["bytes_sent"],
-            bytes_received=entry["bytes_received"],
-            accuracy=accuracy,
-            accuracy_round=accuracy_round,
-            parts=self._parts,
-            metric=self._metric,
-            run_round=entry.get("round"),
-            logged={name: mean for name, mean in entry.get(LOGGED, {}).items() if mean is not None},
-        )
+            "bytes_sent": entry["bytes_sent"],
+            "bytes_received": entry["bytes_received"],
+            "accuracy": accuracy,
+            "accuracy_round": accuracy_round,
+            "parts": self._parts,
+            "metric": self._metric.name,
+            "goal": self._metric.goal,
+            "run_round": entry.get("round"),
+            "logged": {name: mean for name, mean in entry.get(LOGGED, {}).items() if mean is not None},
+        }
         with self._wake:
-            self._next = report if self._next is None or self._again else self._next + report
+            self._next = report if self._next is None or self._again else _together(self._next, report)
             self._again = False
             self._wake.notify()
 
@@ -178,7 +147,7 @@ class RoundReporter:
             if self._next is None:
                 self._next, self._again = self._last, True
             if self._next is not None:
-                self._next = replace(self._next, accuracy=accuracy, accuracy_round=number, parts=self._parts)
+                self._next = {**self._next, "accuracy": accuracy, "accuracy_round": number, "parts": self._parts}
             self._wake.notify()
 
     def close(self, reason: str) -> None:
@@ -204,7 +173,7 @@ class RoundReporter:
                     self._last, self._again = report, False
             if report is None:
                 break
-            self._send("/report", report.body())
+            self._send("/report", report)
             self._pause(self._interval)
         if self._ends:
             self._send("/end", {"reason": " ".join((self._reason or "").split())[:200]})

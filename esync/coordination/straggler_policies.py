@@ -10,9 +10,8 @@ Workers report the seconds of their steps, and the answer is the current directi
 the rounds (usually rank 0) passes it on to the parameter servers with its commits.
 """
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 
 from .. import config
 from .stragglers import Detection, Detector, Measurements
@@ -51,26 +50,14 @@ POLICIES: dict[str, Callable[[Collection[int], int], PolicyDirective]] = {ELASTI
 
 
 @dataclass(frozen=True)
-class OnlinePolicySettings:
-    """The settings of the online policy of a job.
+class OnlinePolicySettings(Detection):
+    """The settings of the online policy of a job, and when a worker counts as a straggler.
 
     Attributes:
         policy: a key of POLICIES.
-        detection: when a worker counts as a straggler.
     """
 
     policy: str = config.ONLINE_POLICY
-    detection: Detection = field(default_factory=Detection)
-
-    @classmethod
-    def of(cls, fields: Mapping[str, Any]) -> "OnlinePolicySettings":
-        """Return the settings from the fields that `flat` has returned."""
-        return cls(fields["policy"], Detection(**{name: fields[name] for name in fields if name != "policy"}))
-
-    @property
-    def flat(self) -> dict[str, Any]:
-        """The settings as one flat dict that JSON can hold."""
-        return {"policy": self.policy, **asdict(self.detection)}
 
 
 @dataclass
@@ -92,7 +79,7 @@ class OnlinePolicy:
     @classmethod
     def of(cls, workers: int, settings: OnlinePolicySettings) -> "OnlinePolicy":
         """Return the policy of a job with so many workers."""
-        detector = Detector(settings.detection, [Measurements() for _ in range(workers)])
+        detector = Detector(settings, [Measurements() for _ in range(workers)])
         return cls(settings.policy, detector, [0] * workers)
 
     @property

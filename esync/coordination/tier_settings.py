@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -29,7 +29,7 @@ class TierSettings:
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> "TierSettings":
-        """Return the settings from the fields that `flat` has returned."""
+        """Return the settings with these fields, as JSON holds them."""
         values: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
         }
@@ -57,8 +57,3 @@ class TierSettings:
     def chooses_workers(self) -> bool:
         """Whether the workers that rounds wait for are chosen, beside the iterations of the slowest one."""
         return self.tiers is None and self.chooses_iterations
-
-    @property
-    def flat(self) -> dict[str, Any]:
-        """The settings as JSON can hold them."""
-        return asdict(self)

@@ -175,7 +175,7 @@ def job(request: HttpRequest, job: JobName) -> HttpResponse:
 @api.post("/jobs/{job}", response=_responses(schema.JobSummary, 409, 413, 503))
 def begin(request: HttpRequest, job: JobName, message: schema.Begin) -> HttpResponse:
     """Begin a job."""
-    watching = None if message.watching is None else OnlinePolicySettings.of(message.watching.model_dump())
+    watching = None if message.watching is None else OnlinePolicySettings(**message.watching.model_dump())
     terms = message.num_workers, message.epsilon, message.slowest_iterations
     tiering = None if message.tiering is None else TierSettings.of(message.tiering.model_dump())
     with service.lock:

@@ -12,8 +12,7 @@ from threading import Event, Thread
 from typing import Any
 
 from .. import config
-from .history_entries import HistoryEntry, RunRecord
-from .schema import Report
+from .history_entries import HistoryEntry
 
 logger = logging.getLogger("esync.state_server")
 
@@ -34,23 +33,8 @@ class History:
         self._deadline = float("inf")
         self._thread: Thread | None = None
 
-    # --- methods that never wait ------------------------------------------------------------------
-
-    def report(self, info: RunRecord, report: Report, at: float) -> None:
-        """Record a worker's report of a round."""
-        self._enqueue(HistoryEntry("report", info, {"finished": at, **report.model_dump()}))
-
-    def end(self, info: RunRecord, at: float, reason: str) -> None:
-        """Record the end of a run."""
-        self._enqueue(HistoryEntry("end", info, {"ended": at, "reason": reason}))
-
-    def event(self, info: RunRecord, at: float, kind: str, rank: int | None, round: int | None, text: str) -> None:
-        """Record an event."""
-        self._enqueue(
-            HistoryEntry("event", info, {"at": at, "kind": kind, "rank": rank, "round": round, "text": text[:300]})
-        )
-
-    def _enqueue(self, item: HistoryEntry) -> None:
+    def add(self, item: HistoryEntry) -> None:
+        """Have an entry written, without waiting for it."""
         if len(self._queue) >= config.HISTORY_QUEUE:
             self.dropped += 1
             return

@@ -19,7 +19,7 @@ from ..coordination.straggler_policies import OnlinePolicy, PolicyDirective
 from . import journal
 from .counters import EVENT_KINDS, EventKind, JobCounters, WorkerCounters
 from .history import History
-from .history_entries import RunRecord
+from .history_entries import HistoryEntry, RunRecord
 from .lifecycle import LivenessTracker, PersistentClock
 from .schema import End, Report
 
@@ -154,8 +154,7 @@ class Job:
         self._workers[report.rank] = self._workers[report.rank].plus(report)
         self.liveness.report(report, now)
         self._took("p", report.rank, now, at, report.model_dump(exclude={"rank"}))
-        if self.history is not None:
-            self.history.report(self.info, report, at)
+        self._record("report", finished=at, **report.model_dump())
 
     def end(self, reason: str, now: float, at: float | None = None) -> None:
         """Record the end of the training; a second call changes nothing.
@@ -166,8 +165,7 @@ class Job:
             return
         self.ended, self.reason = (time.time() if at is None else at), reason
         self._took("e", None, now, reason, self.ended)
-        if self.history is not None:
-            self.history.end(self.info, self.ended, reason)
+        self._record("end", ended=self.ended, reason=reason)
         self._record_event("end", reason)
 
     # --- state for others -------------------------------------------------------------------------
@@ -320,8 +318,11 @@ class Job:
         if self._replaying:
             return
         self._events[kind] += 1
+        self._record("event", at=time.time(), kind=kind, rank=rank, round=round, text=text[:300])
+
+    def _record(self, entry: str, **fields: Any) -> None:
         if self.history is not None:
-            self.history.event(self.info, time.time(), kind, rank, round, text)
+            self.history.add(HistoryEntry(entry, self.info, fields))
 
 
 _SAVED = TypeAdapter(Job)

@@ -12,7 +12,6 @@ from esync import config
 from esync.state_server import history_writer
 from esync.state_server.history import History
 from esync.state_server.history_entries import HistoryEntry, RunRecord
-from esync.state_server.schema import Report
 
 LOSS = {"metric": "loss", "goal": "min"}
 SERVE = ("-m", "esync.state_server", "--port", "0")
@@ -169,11 +168,11 @@ def test_history_queue_is_bounded_and_never_blocks(monkeypatch, running):
     monkeypatch.setattr(config, "HISTORY_QUEUE", 100)
     history = History()
     history.start()
-    history.event(INFO, 1.0, "begin", None, None, "")
+    history.add(HistoryEntry("event", INFO, {}))
     until(lambda: not history._queue)  # the thread has taken it and is stuck
     began = time.monotonic()
     for _ in range(250):
-        history.report(INFO, Report(**report()), 1.0)
+        history.add(HistoryEntry("report", INFO, {}))
     assert time.monotonic() - began < 10
     assert history.dropped == 150
     gate.set()

@@ -9,11 +9,10 @@ from calling import port_of, post
 from esync.coordination import JobSettings
 from esync.coordination.client import StateServerClient
 from esync.coordination.straggler_policies import OnlinePolicy, OnlinePolicySettings, PolicyDirective
-from esync.coordination.stragglers import Detection
 from esync.state_server import journal
 from esync.state_server.registry import JobRegistry
 
-WATCHING = OnlinePolicySettings("elastic", Detection(window=4, stride=2, raise_after=2, clear_after=2))
+WATCHING = OnlinePolicySettings(window=4, stride=2, raise_after=2, clear_after=2, policy="elastic")
 WORKERS = 4
 
 
