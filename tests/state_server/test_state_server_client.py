@@ -59,7 +59,7 @@ def test_client_sends_the_documented_fields():
     paths = [request.split()[0].removeprefix("/api/v1/jobs/mine") for request in server.requests]
     init, ask, reset, next_ask, rejoin = map(fields_of, server.requests)
     assert paths == ["", "/query", "/reset", "/query", "/reset"]
-    assert {**init, "run": ""} == {"num_workers": 4, "epsilon": None, "slowest_iterations": 2, "run": ""}
+    assert {**init, "run": ""} == {"num_workers": 4, "slowest_iterations": 2, "run": ""}  # epsilon is chosen
     assert init["run"]
     assert ask == {"rank": 3, "round": 1, "iteration": 7, "capability": 0.25}
     assert reset == {"rank": 3, "round": 2}
