@@ -8,6 +8,7 @@ iteration takes twice as long, and in a pause (speed 0) nothing is done.
 
 import math
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -173,6 +174,8 @@ class SimulatedDevice(Device):
         self.computing = 0.0
         self.overruns = 0
         self._begun = 0.0
+        # Begins and ends of the newest iterations, from the first that events have not caught up with.
+        self._ahead: deque[tuple[float, float]] = deque()
 
     @override
     def begin_run(self, elapsed: float) -> None:
@@ -197,4 +200,12 @@ class SimulatedDevice(Device):
         self._engine.pass_time(max(0.0, ended - now))
         self.iterations += 1
         self.computing += ended - begun
+        while self._ahead and self._ahead[0][1] <= self._engine.time:
+            self._ahead.popleft()
+        self._ahead.append((begun, ended))
         return ended - begun
+
+    def crash(self) -> None:
+        """Leave out what the task, whose clock may be ahead of the events, has computed after the crash."""
+        crashed_at = self._engine.time
+        self.computing -= sum(max(0.0, ended - max(begun, crashed_at)) for begun, ended in self._ahead)

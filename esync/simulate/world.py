@@ -135,7 +135,8 @@ class SimulatedWorld:
         return self._side.per_host
 
     def crash(self) -> None:
-        """Record that this worker's machine has crashed, for the other workers of its host."""
+        """Record that this worker's machine has crashed, also for the other workers of its host."""
+        self.simulated.crash()
         if (host := self._side.hosts.get(self._worker.rank)) is not None:
             for store in self.connections:
                 if isinstance(store, VirtualStore):

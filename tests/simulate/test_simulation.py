@@ -173,6 +173,15 @@ def test_simulated_crashed_worker_is_replaced_and_the_run_continues(mode):
         assert out["devices"][0]["wait"]["max"] > 1.9
 
 
+@pytest.mark.parametrize("at", [1.05, 9.0])
+def test_simulated_crash_takes_back_what_a_worker_has_computed_ahead(at):
+    crashed = cluster(0.1, 1.0, crashes=[(1, at, 0.5)])
+    simulation = simulate(crashed, "--mode=local-sgd", "--local-iterations=10", rounds=1)
+    slow = result(simulation, "test")["devices"][1]
+    assert slow["computing"] == pytest.approx(at + 10)
+    assert slow["computing_ratio"] == pytest.approx((at + 10) / (at + 10.5), rel=0.01)
+
+
 def test_simulated_crash_before_the_start_or_after_the_end_is_harmless():
     simulation = simulate(cluster(0.1, 0.1, crashes=[(0, 0.0, 1.0), (1, 1000.0, 1.0)]), "--mode=sync", rounds=3)
     assert [len(sums.worlds) for sums in simulation.workers] == [2, 1]
