@@ -58,6 +58,8 @@ class UnrecognizedClasses(Callback):
     def accuracy(self, evaluated: Evaluated) -> None:
         """Count the evaluations without a class."""
         by_class = {name.removeprefix(RECALL): recall for name, recall in recalls(evaluated.parts).items()}
+        # An evaluation that says nothing of a class does not say that the class is still not recognized.
+        self._missing = {name: missing for name, missing in self._missing.items() if name in by_class}
         if not by_class:
             return
         chance, mean = 1 / len(by_class), sum(by_class.values()) / len(by_class)

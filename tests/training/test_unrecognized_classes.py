@@ -54,6 +54,16 @@ def test_class_that_is_recognized_in_between_is_counted_anew(caplog):
     assert not caplog.records
 
 
+@pytest.mark.parametrize("parts", [{"loss": 0.5}, {"recall/a": 0.9, "recall/b": 0.8, "recall/d": 0.5}])
+def test_evaluation_that_says_nothing_of_a_class_ends_its_count(caplog, parts):
+    callback = UnrecognizedClasses(lambda: 0)
+    for _ in range(3):
+        for evaluated in evaluations(4, 100, c=0.0):
+            callback.accuracy(evaluated)
+        callback.accuracy(Evaluated(5, 5, 0.9, 5.0, 5, 500, parts=parts))
+    assert not caplog.records
+
+
 def test_every_class_counts_where_nobody_is_known_to_hold_it(caplog):
     callback = UnrecognizedClasses(lambda: 0)
     for evaluated in evaluations(5, 100, c=0.0):
