@@ -122,10 +122,10 @@ class PeriodicEvaluation:
             exchanges: this worker's exchanges, as far as callbacks have taken them.
             elapsed: returns the seconds since the start.
         """
-        if self._begun.exchanges == exchanges or self.failure:
-            return
         result = trainer.algorithm.result
         step, samples = (result.step, result.samples) if result is not None else (exchanges, 0)
+        if (self._begun.exchanges, self._begun.step) == (exchanges, step) or self.failure:
+            return
         every = trainer.algorithm.evaluate_every
         due = exchanges % self._every == 0 if every is None else step // every > self._begun.step // every
         if not ((due and not self._stopping) or trainer.finished):
@@ -206,6 +206,12 @@ class PeriodicEvaluation:
         self._evaluator.close()
 
 
+def _since_the_last_change(trainer: "Trainer") -> float:
+    """Return the seconds from the last change of the common weights to the end of the last exchange."""
+    result = trainer.algorithm.result
+    return max(0.0, result.elapsed - result.exchanged_at) if result is not None else 0.0
+
+
 class RoundCallbacks:
     """Calls the callbacks of one worker; the clock of the logs starts with the creation of this object.
 
@@ -236,8 +242,13 @@ class RoundCallbacks:
         for callback in callbacks:
             callback.save({**facts, "rounds": clock.round, "finished": False})
 
-    def done(self, trainer: "Trainer") -> None:
-        """Report the round that the last step has finished, and start its evaluation if due."""
+    def done(self, trainer: "Trainer", ago: float = 0.0) -> None:
+        """Report the round that the last step has finished, and start its evaluation if due.
+
+        Args:
+            trainer: the trainer.
+            ago: seconds since the end of the round.
+        """
         self.poll(trainer)
         now = self._now()
         lasted, self._ended = now - self._ended, now
@@ -246,7 +257,7 @@ class RoundCallbacks:
         entry = {
             "num_iters": trainer.exchanges,
             **recorder.take(),
-            "total_time": now - self._began,
+            "total_time": now - ago - self._began,
             "bytes_sent": sent,
             "bytes_received": received,
             "wait": result.wait if result else 0.0,
@@ -289,7 +300,14 @@ class RoundCallbacks:
                 callback.message(text)
 
     def end(self, trainer: "Trainer") -> None:
-        """Wait for the accuracy of the final weights, and write all logs."""
+        """Wait for the accuracy of the final weights, and write all logs.
+
+        Where the run has ended in a round to which this worker has contributed nothing, as it can in
+        mode tiered, the final weights have a log file of their own, without samples.
+        """
+        if self._evaluations is not None and trainer.exchanges > self._exchanges:
+            trainer.world.recorder.samples = 0  # of an update that came too late
+            self.done(trainer, _since_the_last_change(trainer))
         self._evaluate(trainer)
         while self._evaluations is not None and self._evaluations.under_way:
             self._evaluations.wait()

@@ -1,11 +1,13 @@
 """The callbacks of a round: logging, evaluation, and the end of a run."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from esync.exchange import Result
+from esync.reports.rounds import read_round
 from esync.runtime.progress import parse
 
 from ..support.kept_rounds import Run
@@ -124,9 +126,36 @@ def test_worker_that_does_not_evaluate_logs_no_accuracy(tmp_path):
 
 
 def test_run_that_is_over_before_its_first_round_closes_the_evaluator(run):
-    run.trainer.exchanges = 7  # of a slot that somebody else has held
     assert run.end() == {}
     assert run.evaluator.closed
+
+
+@pytest.mark.parametrize("rounds", [0, 1])
+def test_final_model_of_a_round_without_this_worker_has_a_log_of_its_own(tmp_path, rounds):
+    times = iter([0.0, *[1.0] * (2 * rounds), *[5.0] * 9])
+    run = Run(tmp_path, now=lambda: next(times))
+    for _ in range(rounds):
+        run.round()
+        run.arrive()
+    run.trainer.exchanges, run.trainer.replica.weights = 33, 33.0  # of the others, before its own update arrived
+    run.trainer.world.recorder.samples = 64
+    run.trainer.world.recorder.add("global update", 0.5)
+    run.trainer.algorithm.result = replace(run.trainer.algorithm.result, elapsed=9.0, exchanged_at=8.0)
+    assert run.end() == ({1: 0.01, 33: 0.33} if rounds else {33: 0.33})
+    assert run.evaluator.every_sample == [*[False] * rounds, True]
+    final = read_round(run.logs.folder / "iter-33.txt", 33)
+    assert (final.samples, final.total_time) == (0, 4.0)  # a second ago
+
+
+def test_final_model_of_an_asynchronous_run_is_evaluated_after_the_last_commits_of_others(run):
+    run.trainer.algorithm.counts_exchanges = True
+    for step in (1, 4):
+        run.trainer.algorithm.result = Result(step, step, 64, 0.0, 0.0, finished=step == 4, step=step)
+        if step == 1:
+            run.round()
+            run.arrive()
+    run.trainer.replica.weights = 4.0
+    assert run.end() == {1: 0.04}
 
 
 def test_asynchronous_worker_logs_its_exchanges_with_the_round_of_the_run(run):
