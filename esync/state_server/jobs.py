@@ -67,6 +67,7 @@ class Job:
     def __post_init__(self) -> None:
         self.heard = self.heard or [None] * self.coordinator.num_workers
         self.clock = PersistentClock()
+        self._begun = self.clock.now()  # of this server's record of it
         self.history: History | None = None
         self._workers = [WorkerCounters()] * self.coordinator.num_workers
         self._events: dict[EventKind, int] = dict.fromkeys(EVENT_KINDS, 0)
@@ -198,10 +199,10 @@ class Job:
             return 0.0
         return self.liveness.seconds_left(now, self.coordinator.last_progress, self.coordinator.slowest_capability)
 
-    def idle(self, wall: float) -> float:
-        """Return the seconds since the last news, where `wall` is now in seconds since 1970."""
+    def idle(self) -> float:
+        """Return the seconds since the last news by the job's clock, which a clock that is set does not move."""
         heard = self.last_heard()
-        return (wall - self.started) if heard is None else self.clock.now() - heard
+        return self.clock.now() - (self._begun if heard is None else heard)
 
     # --- the journal ------------------------------------------------------------------------------
 
@@ -246,6 +247,7 @@ class Job:
             raise journal.DamagedJournalError(f"its head is that of job {job.name[:80]!r}")
         latest = max((entry[1] for entry in contents.entries), default=0.0)
         job.clock, job.history = PersistentClock.resumed(contents.head["clock"], latest), history
+        job._begun = job.clock.now()
         job._replaying = True
         for entry in contents.entries:
             job._replay(entry)

@@ -2,7 +2,6 @@
 
 import logging
 import re
-import time
 from pathlib import Path
 
 from .. import config
@@ -155,7 +154,7 @@ class JobRegistry:
     def sweep(self) -> None:
         """Forget the jobs that have had no news for config.JOB_FORGOTTEN seconds."""
         for job in list(self._jobs.values()):
-            if job.idle(time.time()) > config.JOB_FORGOTTEN:
+            if job.idle() > config.JOB_FORGOTTEN:
                 job.end("no news for too long", job.clock.now())
                 job.close(delete=True)
                 del self._jobs[job.name]

@@ -1,5 +1,7 @@
 """The life of a job in the registry, in virtual time: begin, refusal, replacement, oblivion."""
 
+import time
+
 import pytest
 from calling import report
 
@@ -224,3 +226,13 @@ def test_job_without_messages_is_forgotten(clock, tmp_path):
     clock.time = config.JOB_FORGOTTEN + 1.0
     assert jobs.all() == [other]
     assert [path.name for path in tmp_path.iterdir()] == ["b.journal"]
+
+
+def test_job_that_nobody_has_asked_yet_stays_when_the_clock_of_the_machine_is_set(clock, monkeypatch):
+    jobs = JobRegistry()
+    job = begin(jobs)
+    wall = time.time() + 2 * config.JOB_FORGOTTEN
+    monkeypatch.setattr(time, "time", lambda: wall)
+    assert jobs.all() == [job]
+    clock.time += config.JOB_FORGOTTEN + 1.0
+    assert jobs.all() == []
