@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from .. import config
+from ..runtime import progress
 from ..runtime.files import DISK_FULL, write_atomically
 
 log = logging.getLogger(__name__)
@@ -127,7 +128,9 @@ class BackgroundWriter:
             self._changed.notify_all()
 
     def _write(self, path: Path, content: bytes | Callable[[bytes], bytes]) -> None:
-        """Write a file; retry while the disk is full."""
+        """Write a file; make its folder anew if it is gone, and retry while the disk is full."""
+        if not path.parent.is_dir():
+            progress.warn(f"the folder {path.parent} is gone, and made anew without what has been written so far")
         if callable(content):
             try:
                 content = content(path.read_bytes())

@@ -247,6 +247,20 @@ def test_round_log_on_full_disk_writes_when_there_is_space_again(small_disk, cap
     assert "there is space again" in caplog.text
 
 
+def test_round_log_whose_folder_is_deleted_makes_it_anew_and_says_so(tmp_path, caplog):
+    log = RoundLog(tmp_path / "logs", "cpu")
+    log.round(1, ENTRY)
+    log.flush()
+    (tmp_path / "logs").rename(tmp_path / "gone")
+    for number in (2, 3):
+        log.round(number, ENTRY)
+    log.close()
+    assert visible(log.folder) == ["iter-2.txt", "iter-3.txt"]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"the folder {log.folder} is gone, and made anew without what has been written so far"
+    ]
+
+
 def test_round_log_on_disk_full_for_too_long_raises(small_disk, monkeypatch):
     monkeypatch.setattr(config, "LOG_DISK_FULL", 0.2)
     (small_disk / "ballast").write_bytes(bytes(64 * 1024))
