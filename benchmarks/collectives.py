@@ -1,17 +1,14 @@
 """What do the collectives cost?
 
-    python benchmarks/collectives.py [real] [simulated] [--json FILE]
+    python benchmarks/collectives.py [--json FILE]
 
-real: two processes on this machine, 4 MB to 400 MB. The bare sum by every collective and by MPI's
-own allreduce as it is; and whole exchanges (read, sum, rule, write) by every collective, by
+Two processes on this machine, 4 MB to 400 MB. The bare sum by every collective and by MPI's own
+allreduce as it is; and whole exchanges (read, sum, rule, write) by every collective, by
 --collective auto and by a parameter server. All that takes place without a server takes turns, so
 that a busy machine is busy for all of it; the median of the rounds counts. With two ranks the three
 own collectives do the same, so they also show how much is chance.
 
 Sizes that FILE has already are not measured again, so that this can be stopped and taken up again.
-
-simulated: 3 to 64 workers, 4 kB to 400 MB, 1 Gbit/s and 0.2 ms, one port each, beside the cost
-model's prediction; and what --collective auto would use after its trials, against the best.
 """
 
 import argparse
@@ -20,7 +17,7 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,20 +31,13 @@ from harness.timing import in_turns, medians, seconds_of
 
 from esync import config
 from esync.exchange.collectives import SCHEDULES
-from esync.exchange.collectives.autotuner import Autotuner
-from esync.exchange.collectives.cost import Costs, predict
 from esync.exchange.collectives.engine import CollectiveEngine
-from esync.exchange.collectives.transport import Backoff, bucket_bytes
+from esync.exchange.collectives.transport import Backoff
 
 OWN = tuple(SCHEDULES)
 SIZES = (4_000_000, 40_000_000, 400_000_000)
 ROUNDS = {4_000_000: 100, 40_000_000: 15, 400_000_000: 5}
 OF_MPI, OF_BEST = 1.3, 1.2  # targets
-GIGABIT = 1e9 / 8 * config.SIMULATE_GOODPUT
-LATENCY = 2e-4
-
-
-# --- real: what each process does -----------------------------------------------------------------
 
 
 def bare(size: int) -> None:
@@ -135,8 +125,9 @@ def run_servers(size: int) -> Any:
         return next(output["ps"] for output in cluster.results() if output)
 
 
-def real(sizes: list[int], server_up_to: int, figures: dict[str, Any], written: Callable[[], None]) -> None:
-    """Measure everything that the figures lack, and print it."""
+def measure(sizes: list[int], server_up_to: int, known: dict[str, Any], path: Path | None) -> None:
+    """Measure the sizes that a file's figures lack; print and write them."""
+    figures = known.setdefault("real", {})
     for size in sizes:
         if str(size) in figures:
             continue
@@ -155,100 +146,13 @@ def real(sizes: list[int], server_up_to: int, figures: dict[str, Any], written: 
         for name, seconds in exchanges.items():
             print(f"  {name:24s} {1e3 * seconds:9.2f} ms")
         print(f"  auto: {ratio:.2f} x the best (target {OF_BEST})", flush=True)
-        written()
-
-
-# --- simulated ------------------------------------------------------------------------------------
-
-
-def simulated_collective(name: str, ranks: int, size: int) -> float:
-    """Return the seconds of virtual time that a collective takes."""
-    from esync.simulate.allreduce import Allreduce
-    from esync.simulate.engine import SimulationEngine as VirtualTime
-    from esync.simulate.network import Link, Network
-
-    engine = VirtualTime()
-    network = Network(engine, lambda host: Link(GIGABIT, LATENCY / 2), [])
-    most, done = bucket_bytes(ranks), []
-    buckets = [min(most, size - at) // 4 for at in range(0, size, most)]
-    hosts = [f"host-{rank}" for rank in range(ranks)]
-    reduce = Allreduce(engine, network, hosts, name, buckets, lambda rank: done.append(engine.time))
-    for rank in range(ranks):
-        reduce.begin(rank, 0.0)
-    engine.run()
-    return max(done)
-
-
-def simulated_server(ranks: int, size: int) -> float:
-    """Return the same with one parameter server, by the simulator's own exchange."""
-    from esync.algorithms.ssgd import SSGD
-    from esync.exchange import STATISTICS, WEIGHTS
-    from esync.exchange.protocol.round_state import Limits
-    from esync.launch import flags
-    from esync.simulate.cluster import ClusterModel
-    from esync.simulate.coordination import StateServerModel
-    from esync.simulate.devices import DeviceModel
-    from esync.simulate.network import Link
-    from esync.simulate.servers import ServerModel
-    from esync.simulate.simulation import Simulation
-    from esync.simulate.timing import TimedIteration, TimedTrainer
-    from esync.simulate.world import WorkerModel
-
-    class Numerics:
-        samples, evaluates, data_digest = 60_000, False, ""
-        wire: Mapping[str, int] | None = {WEIGHTS: size // 4, STATISTICS: 0}
-
-        def start(self, rank: int, world: Any) -> Any:
-            return TimedTrainer(SSGD(), world, Limits(rounds=2), 1e-3), TimedIteration(lambda: 1)
-
-    workers = tuple(WorkerModel(rank, f"host-{rank}", "gpu0", DeviceModel(1e-3)) for rank in range(ranks))
-    cluster = ClusterModel(
-        workers, (ServerModel("server"),), StateServerModel("server"), lambda host: Link(GIGABIT, LATENCY / 2), 0.0
-    )
-    options = flags.parse(["--mode", "sync", "--rounds", "2"])
-    simulation = Simulation(cluster, options, Numerics())
-    simulation.run()
-    return max(sums.transfers / sums.rounds for sums in simulation.workers)
-
-
-def simulated(ranks: list[int], sizes: list[int]) -> list[dict[str, Any]]:
-    """Simulate all cases, print them, and return the figures."""
-    costs = Costs(LATENCY + config.SIMULATE_MPI_MESSAGE_TIME, 1 / GIGABIT, config.SIMULATE_ADDING, servers=1)
-    rows = []
-    for count in ranks:
-        for size in sizes:
-            taken = {name: simulated_collective(name, count, size) for name in (*OWN, "mpi")}
-            predicted = {name: predict(name, count, size, costs) for name in (*OWN, "mpi", "ps")}
-            choice = Autotuner({name: predicted[name] for name in taken})
-            first = choice.current
-            while not choice.settled:
-                choice.record(taken[choice.current])
-            taken["ps"] = simulated_server(count, size)
-            best = min(taken.values())
-            row = {
-                "workers": count,
-                "bytes": size,
-                "seconds": taken,
-                "predicted": predicted,
-                "auto": choice.current,
-                "auto_first": first,
-                "auto_of_best": taken[choice.current] / best,
-                "auto_first_of_best": taken[first] / best,
-            }
-            rows.append(row)
-            times = "  ".join(f"{name} {taken[name]:.4g} ({predicted[name]:.4g})" for name in taken)
-            print(
-                f"{count:3d} workers {size / 1e6:8g} MB: {times}; auto {choice.current} {row['auto_of_best']:.2f}",
-                flush=True,
-            )
-    return rows
+        write_figures(path, known)
 
 
 def main() -> None:
-    """Measure the chosen parts."""
+    """Measure what is missing."""
     parser = program.parser(__doc__)
-    parser.add_argument("parts", nargs="*", choices=("real", "simulated", []), help="default: both")
-    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), help="bytes, of the real ones")
+    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), help="bytes")
     parser.add_argument("--server-up-to", type=int, default=SIZES[-1], help="bytes of the largest model with a server")
     parser.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--whole", nargs="+", help=argparse.SUPPRESS)
@@ -260,18 +164,7 @@ def main() -> None:
         whole(options.whole, options.size)
     else:
         figures = {"command": program.command(), **read_figures(options.json)}
-
-        def written() -> None:
-            write_figures(options.json, figures)
-
-        parts = options.parts or ["real", "simulated"]
-        if "simulated" in parts:
-            figures["simulated"] = simulated(
-                [3, 6, 8, 13, 16, 32, 64], [4_000, 400_000, 4_000_000, 40_000_000, 400_000_000]
-            )
-        if "real" in parts:
-            real(options.sizes, options.server_up_to, figures.setdefault("real", {}), written)
-        written()
+        measure(options.sizes, options.server_up_to, figures, options.json)
     if options.bare or options.whole:
         from esync.runtime.watchdog import exit_now
 

@@ -25,9 +25,6 @@ SGD, which take hours, are done in parts: with `--first-parts N` only the first 
 later call without it continues. ResNet-18 itself has one run of ten minutes, at the end. `--list`
 prints what each run is planned to cost and has cost; `--budget` leaves out the end of the list
 where it costs more than that.
-
-`--before FOLDER --figure FILE` runs nothing: it draws the accuracy of runs of an earlier version,
-whose results are in FOLDER, beside that of the same runs in `--out`, a panel each.
 """
 
 import argparse
@@ -268,34 +265,6 @@ def unlogged_summaries(result: dict[str, Any]) -> dict[str, dict[str, DeviceSumm
     return summaries
 
 
-def draw_before_and_after(before: Path, after: Path, chosen: Sequence[Run], figure: Path) -> None:
-    """Draw the accuracies of those runs that both folders have."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    curves = {"before": results(before), "after": results(after)}
-    names = [run.name for run in chosen if all(run.name in curve for curve in curves.values())]
-    if not names:
-        raise SystemExit(f"{before} and {after} have none of the chosen runs in common")
-    columns = min(2, len(names))
-    rows = -(-len(names) // columns)
-    drawn, axes = plt.subplots(rows, columns, figsize=(5.5 * columns, 3.2 * rows), sharey=True, squeeze=False)
-    for panel, name in zip(axes.flat, names, strict=False):
-        for (label, finished), colour in zip(curves.items(), ("0.6", "tab:blue"), strict=True):
-            points = finished[name]["accuracies"]
-            minutes, accuracies = [seconds / 60 for _, seconds, _ in points], [accuracy for _, _, accuracy in points]
-            panel.plot(minutes, accuracies, color=colour, label=label)
-        panel.set(title=name, xlabel="virtual time (min)", ylim=(0, 1))
-        panel.grid(alpha=0.3)
-    for row in axes:
-        row[0].set_ylabel("test accuracy")
-    axes[0][0].legend(loc="lower right")
-    drawn.tight_layout()
-    drawn.savefig(figure, dpi=110)
-
-
 def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Parse the command line; exit with code 2 on bad usage."""
     parser = simulation_parser(__doc__, "reproduction", 5, "of --parity")
@@ -317,11 +286,7 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--first-parts", type=count, metavar="N", help="of --horizon: only so many parts of the runs that take hours"
     )
-    parser.add_argument("--before", type=Path, metavar="FOLDER", help="of an earlier version's results, to be drawn")
-    parser.add_argument("--figure", type=Path, metavar="FILE", help="PNG file that --before draws")
     options = parser.parse_args(words)
-    if (options.before is None) != (options.figure is None):
-        parser.error("--before and --figure belong together")
     if not 0 < options.last_share <= 1:
         parser.error(f"--last-share {options.last_share:g}: expected a share above 0 and up to 1")
     return options
@@ -332,9 +297,6 @@ def main(words: Sequence[str] | None = None) -> int:
     options = parse_arguments(words)
     everything = runs(options.full, options.parity, options.seeds)
     chosen = only(horizon_runs() if options.horizon else everything, options.only)
-    if options.before:
-        draw_before_and_after(options.before, options.out, chosen, options.figure)
-        return 0
     finished = results(options.out)
     outdated = {run.name for run in chosen if run.horizon and too_short(run, finished, options)}
     cost = partial(planned, options=options)
