@@ -10,7 +10,7 @@ Times are in seconds.
 
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
@@ -30,14 +30,13 @@ from ..runtime.metric import TEST_ACCURACY, Metric
 from ..runtime.output import LABEL_LENGTH, is_label
 from .discovery import RUN_FILE
 from .metrics import INSTANT, MAX_NUMBER
+from .rounds import Amount, Count, first_problem
 
 
 class SummaryError(Exception):
     """Raised when a NAME.json or run.json cannot be used; the message names the field."""
 
 
-Amount = Annotated[float, Field(ge=0, le=MAX_NUMBER)]  # seconds
-Count = Annotated[int, Field(ge=0, le=int(MAX_NUMBER))]
 Length = Annotated[float, Field(ge=0, le=100)]  # in points
 Dashes = Annotated[tuple[Length, ...], Field(min_length=2, max_length=16)]
 
@@ -282,7 +281,7 @@ def load_summary(path: Path) -> Summary:
     try:
         summary = _SUMMARY.validate_json(path.read_bytes())
     except ValidationError as error:
-        raise SummaryError(f"{path} is not a summary: {_first_problem(error)}; run summarize again") from None
+        raise SummaryError(f"{path} is not a summary: {first_problem(error)}; run summarize again") from None
     if not any(summary.values()):
         raise SummaryError(f"{path} holds no device; run summarize again")
     return summary
@@ -299,12 +298,6 @@ def load_run_info(path: Path) -> RunInfo | None:
     except FileNotFoundError:
         return None
     except ValidationError as error:
-        raise SummaryError(_first_problem(error)) from None
+        raise SummaryError(first_problem(error)) from None
     except OSError as error:
         raise SummaryError(f"cannot be read: {error.strerror}") from None
-
-
-def _first_problem(error: ValidationError) -> str:
-    problem: Any = error.errors(include_url=False, include_input=False)[0]
-    location = " → ".join(str(part) for part in problem["loc"])
-    return f"{location}: {problem['msg']}" if location else problem["msg"]

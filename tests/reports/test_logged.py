@@ -65,10 +65,10 @@ def test_reports_compare_runs_that_log_different_names_or_nothing(tmp_path):
     assert [drawn[name] for name in ("loss", "other")] == [[([2.0, 4.0], [3.0, 2.0])], [([2.0, 4.0], [0.0, -1.0])]]
 
 
-@pytest.mark.parametrize("logged", [[1.0], {"loss": "0.5"}, {"loss": [0.5]}, 3])
+@pytest.mark.parametrize("logged", [[1.0], {"loss": "low"}, {"loss": [0.5]}, 3])
 def test_logged_numbers_that_are_none_are_named(tmp_path, logged):
     path = write_round(tmp_path, 1, esync_round(1, 2.0) | {"logged": logged})
-    with pytest.raises(BadRound, match=r"logged is .* expected names and numbers"):
+    with pytest.raises(BadRound, match=r"^logged.*: Input should be "):
         read_round(path, 1)
     write_round(tmp_path, 1, json.dumps(esync_round(1, 2.0) | {"logged": {"loss": float("inf")}}))
     assert read_round(path, 1).logged == {"loss": None}

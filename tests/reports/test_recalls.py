@@ -56,5 +56,5 @@ def test_comparison_with_a_run_without_recalls_has_no_column_of_them(tmp_path):
 @pytest.mark.parametrize("parts", [[], {"recall/1": "high"}])
 def test_round_whose_parts_are_no_named_numbers_is_refused(tmp_path, parts):
     path = write_round(tmp_path, 1, json.dumps(sync_round(1, 1.0, accuracy=0.5) | {"parts": parts}))
-    with pytest.raises(BadRound, match=r"parts is .*, expected names and numbers"):
+    with pytest.raises(BadRound, match=r"^parts.*: Input should be "):
         read_round(path, 1)
