@@ -9,7 +9,7 @@ from log_trees import esync_round, summarize_logs, write_round, write_run
 
 from esync.reports.comparison import compare_runs
 from esync.reports.report_page.build import build_report
-from esync.reports.report_page.content import Chart
+from esync.reports.report_page.content import Charts
 from esync.reports.rounds import BadRound, read_round
 from esync.reports.runs import load_run
 
@@ -27,10 +27,11 @@ def curves(*runs: Path) -> dict[str, list[tuple[list[float], list[float]]]]:
     """Return the curves of each chart over time, by its title."""
     loaded = [load_run(run) for run in runs]
     charts = [
-        part
+        chart
         for section in build_report(compare_runs(loaded), "today").sections
         for part in section.parts
-        if isinstance(part, Chart)
+        if isinstance(part, Charts)
+        for chart in part.charts
     ]
     return {chart.title: [(list(one.x), list(one.y)) for one in chart.curves["time"]] for chart in charts}
 

@@ -8,7 +8,7 @@ from ...runtime.logged_values import NOISE_SCALE
 from ..run_groups import Group, Section
 from ..runs import LoggedRun
 from ..style import INVALID
-from .content import Chart, Curve, Format, LineStyle
+from .content import Chart, Charts, Curve, Format, LineStyle
 from .series import POINTS, Series, mean_series, means_over_time, rate_over_time, thinned
 
 #: Dashes of Matplotlib's named lines, in pixels.
@@ -33,38 +33,34 @@ LOGGED_BY_ESYNC = {
 SeriesOf = Callable[[LoggedRun], Series]
 
 
-def charts(section: Section) -> list[str | Chart]:
-    """Return the charts of a section, and texts between them."""
+def charts(section: Section) -> list[str | Charts]:
+    """Return the charts of a section: the metric, and below it all others."""
     form: Format = "accuracy" if section.metric.is_accuracy else "metric"
     over_time = _curves(section, _evaluations_over_time)
-    parts: list[str | Chart] = []
+    evaluated: str | Charts = "Nothing was evaluated."
     if over_time[0]:
         over_rounds = _curves(section, _evaluations_over_rounds)
         axes: dict[Literal["time", "rounds"], Sequence[Curve]] = {"time": over_time[0]}
         if over_rounds[0]:
             axes["rounds"] = over_rounds[0]
-        parts.append(Chart(section.metric.title, form, axes, over_time[1], section.target))
-        parts.append("")  # line break
-    else:
-        parts.append("Nothing was evaluated.")
+        evaluated = Charts([Chart(section.metric.title, form, axes, over_time[1], section.target)])
     several = any(len(group.counted) > 1 for group in section.groups)
     band = "Mean of the runs ± one standard deviation. " if several else ""
-    rates: tuple[tuple[str, Format, SeriesOf], ...] = (
-        ("Throughput in samples per second", "number", _samples),
-        ("Traffic of all workers", "rate", _bytes),
-        ("Devices computing", "share", _computing),
-    )
-    for title, unit, amounts in rates:
+    devices = [device for group in section.groups for run in group.counted for device in run.devices.values()]
+    rates: list[tuple[str, Format, SeriesOf, str]] = [
+        ("Throughput in samples per second", "number", _samples, ""),
+        ("Traffic of all workers", "rate", _bytes, ""),
+        ("Devices computing", "share", _computing, ""),
+    ]
+    for name in dict.fromkeys(name for device in devices for name in device.logged):
+        title, source = LOGGED_BY_ESYNC.get(name, (name, "Logged by the program."))
+        rates.append((title, "metric", partial(_logged, name), f"{source} "))
+    further = []
+    for title, unit, amounts, source in rates:
         curves, note = _curves(section, amounts)
         if curves:
-            parts.append(Chart(title, unit, {"time": curves}, f"{band}{note}".strip()))
-    devices = [device for group in section.groups for run in group.counted for device in run.devices.values()]
-    for name in dict.fromkeys(name for device in devices for name in device.logged):
-        curves, note = _curves(section, partial(_logged, name))
-        if curves:
-            title, source = LOGGED_BY_ESYNC.get(name, (name, "Logged by the program."))
-            parts.append(Chart(title, "metric", {"time": curves}, f"{source} {band}{note}".strip()))
-    return parts
+            further.append(Chart(title, unit, {"time": curves}, f"{source}{band}{note}".strip()))
+    return [evaluated, Charts(further)]
 
 
 def _curves(section: Section, of: SeriesOf) -> tuple[list[Curve], str]:

@@ -1,11 +1,11 @@
 """Elements of a report, with computed values and texts: titles, tables, curves, timelines.
 
-Texts may be untrusted; `page` escapes them. Times are in seconds.
+Texts may be untrusted; the templates escape them. Times are in seconds.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from ..phases import Block
 
@@ -67,6 +67,14 @@ class Chart:
 
 
 @dataclass(frozen=True)
+class Charts:
+    """Charts side by side."""
+
+    template: ClassVar = "charts.html"
+    charts: Sequence[Chart]
+
+
+@dataclass(frozen=True)
 class Lane:
     """The rounds of one device in the order of time."""
 
@@ -86,6 +94,7 @@ class Timeline:
         unit: what the numbers of its blocks count; asynchronous: exchanges of the device.
     """
 
+    template: ClassVar = "figure.html"
     title: str
     lanes: Sequence[Lane]
     note: str
@@ -103,14 +112,26 @@ class Cell:
         small: a second, smaller line.
         style: the style of a curve whose key stands before the text.
         shares: computing, waiting and transferring as shares of a time, drawn as a bar.
-        shade: a share that colours the cell: the lower, the more.
+        shade: colour of the cell, 0 to 4; 0 is the strongest (page.css).
     """
 
     text: str
     small: str = ""
     style: LineStyle | None = None
     shares: tuple[float, float, float] | None = None
-    shade: float | None = None
+    shade: int | None = None
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def bar(self) -> Iterator[tuple[str, str, str]]:
+        """Name, begin and width of each part of the bar, which is 120 wide."""
+        begin = 0.0
+        for name, share in zip(("compute", "wait", "exchange"), self.shares or (), strict=True):
+            width = 120 * min(max(share, 0.0), 1.0)
+            yield name, f"{begin:.1f}", f"{width:.1f}"
+            begin += width
 
 
 @dataclass(frozen=True)
@@ -125,6 +146,7 @@ class Table:
         note: text below it.
     """
 
+    template: ClassVar = "table.html"
     columns: Sequence[str]
     rows: Sequence[Sequence[str | Cell]]
     text_columns: int = 1
@@ -142,7 +164,7 @@ class Section:
     """
 
     title: str
-    parts: Sequence["str | Table | Chart | Timeline | Events"]
+    parts: Sequence["str | Table | Charts | Timeline | Events"]
     folded: bool = False
 
 
@@ -150,6 +172,7 @@ class Section:
 class Events:
     """What happened: pairs of when and what."""
 
+    template: ClassVar = "events.html"
     rows: Sequence[tuple[str, str]]
 
 

@@ -8,6 +8,8 @@ from .content import Cell, Table
 
 #: Most evaluations that have a column.
 EVALUATIONS = 8
+#: Number of the shades of cells.
+SHADES = 5
 
 
 def parts_table(label: str, figures: RunFigures) -> Table | None:
@@ -37,4 +39,5 @@ def parts_table(label: str, figures: RunFigures) -> Table | None:
 def _cell(name: str, value: float | None) -> Cell:
     if value is None:
         return Cell(NOT_KNOWN)
-    return Cell(f"{value:.3g}", shade=value if name.startswith(RECALL) and 0 <= value <= 1 else None)
+    shaded = name.startswith(RECALL) and 0 <= value <= 1
+    return Cell(f"{value:.3g}", shade=min(int(value * SHADES), SHADES - 1) if shaded else None)

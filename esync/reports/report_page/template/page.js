@@ -360,8 +360,8 @@ class TimelineChart extends Drawing {
   }
 }
 
-const drawings = [...document.querySelectorAll("[data-figure]")].map((place) => {
-  const content = figures[Number(place.dataset.figure)];
+const drawings = [...document.querySelectorAll("figure.chart")].map((place, index) => {
+  const content = figures[index];
   return content.kind === "chart" ? new LineChart(place, content) : new TimelineChart(place, content);
 });
 
