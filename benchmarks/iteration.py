@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from harness import program
 from harness.figures import write_figures
-from harness.state_server import state_server
 from harness.timing import in_turns, medians, seconds_of
 
 import esync
@@ -27,6 +26,7 @@ from esync.data import Batches
 from esync.data import load as load_dataset
 from esync.exchange import Exchange, Result
 from esync.models.networks import build
+from esync.planning.state_server_probe import state_server
 from esync.runtime.mxnet_device import find_device
 from esync.runtime.mxnet_import import mx
 from esync.training.loop import Iteration

@@ -24,7 +24,8 @@ from typing import Any
 
 from harness import program
 from harness.figures import write_figures
-from harness.state_server import state_server
+
+from esync.planning.state_server_probe import state_server
 
 TARGET = 0.02  # of the computing time, with leases
 LIMIT = 600.0  # seconds for one mode

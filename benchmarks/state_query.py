@@ -22,9 +22,9 @@ from urllib.parse import urlencode
 
 from harness import program
 from harness.figures import write_figures
-from harness.state_server import state_server
 
 from esync.coordination.http_client import BufferedConnection
+from esync.planning.state_server_probe import state_server
 
 WORKERS = 101  # the last one is the slowest, busy for a long time: everybody else is NOT-READY
 WARM_UP = 300  # queries before those that count

@@ -34,7 +34,7 @@ def main() -> int:
 
 
 def _measure(watchdog: Watchdog) -> int:
-    with _state_server() as port:
+    with state_server() as port:
         slowest, worker = (StateServerClient("127.0.0.1", port, rank=rank, job="measurement") for rank in (0, 1))
         with slowest, worker:
             slowest.init(JobSettings(2, None))
@@ -51,7 +51,7 @@ def _measure(watchdog: Watchdog) -> int:
 
 
 @contextmanager
-def _state_server() -> Iterator[int]:
+def state_server() -> Iterator[int]:
     """Run a state server that only this host reaches; yield its port."""
     with tempfile.TemporaryDirectory(prefix="esync-plan-") as folder:
         words = ["--host", "127.0.0.1", "--port", "0", "--state-dir", folder]

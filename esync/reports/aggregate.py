@@ -126,9 +126,7 @@ def read_rounds(
             summary = report.summary[device.host][device.device]
             summary.source_files, summary.source_bytes = source.files, source.bytes
     if report.summary:
-        algorithm, problems = algorithm_info_of(report.summary)
-        report.warnings.extend(problems)
-        report.mode = mode_of(folder.name, algorithm)
+        report.mode = mode_of(folder.name, algorithm_info_of(report.summary))
         report.path = report.mode.summary_path(folder.parent)
     return report
 

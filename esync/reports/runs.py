@@ -269,9 +269,8 @@ def _load(folder: Path, target: float | None) -> LoggedRun:
     problems += map(_skipped, report.skipped)
     if not summary:
         raise NoRunError(f"{folder}: no file in it holds a round", problems)
-    info, wrong = algorithm_info_of(summary)
+    info = algorithm_info_of(summary)
     mode = _mode(folder, summary, info)
-    problems += [problem for problem in wrong if problem not in problems]
     target = common_target([summary], target)
     return LoggedRun(folder, replace(mode, style=style_of(info, mode.style)), summary, target, tuple(problems))
 
@@ -325,7 +324,7 @@ def _summary_in(folder: Path, problems: list[str]) -> tuple[Path, Summary] | Non
         except OSError as error:
             wrong.append(f"{path} cannot be read: {error.strerror}")
     if read:
-        named = [path for path in read if path.stem == mode_of(folder.name, algorithm_info_of(read[path])[0]).summary]
+        named = [path for path in read if path.stem == mode_of(folder.name, algorithm_info_of(read[path])).summary]
         path = next(iter(named or read))
         problems += [f"{other} left out: {path} is there, too" for other in read if other != path]
         return path, read[path]

@@ -28,9 +28,14 @@ from ..algorithms.registry import is_stem
 from ..runtime.files import write_atomically
 from ..runtime.metric import TEST_ACCURACY, Metric
 from ..runtime.output import LABEL_LENGTH, is_label
-from .discovery import RUN_FILE
 from .metrics import INSTANT, MAX_NUMBER
 from .rounds import Amount, Count, first_problem
+
+#: Lists with a value for each round, or none at all.
+_OPTIONAL = (
+    *("run_rounds_list", "total_time_list", "computing_time_list", "bytes_sent_list", "bytes_received_list"),
+    *("wait_list", "transfer_list"),
+)
 
 
 class SummaryError(Exception):
@@ -164,34 +169,20 @@ class DeviceSummary(BaseModel):
                 self.accuracy_time_list = [float(seconds) for seconds in self.elapsed_time_list]
                 self.accuracy_exact_list = self.accuracy_list
         self.total_time = self.total_time or float(self.elapsed_time_list[-1])
-        for name in ("num_samples_list", "self_iters_list", "aggregate_time_list", "rounds_list"):
-            self._require_length(name, rounds)
-        for name in (
-            "run_rounds_list",
-            "total_time_list",
-            "computing_time_list",
-            "bytes_sent_list",
-            "bytes_received_list",
-            "wait_list",
-            "transfer_list",
-        ):
-            if getattr(self, name):
-                self._require_length(name, rounds)
-        for name, means in self.logged.items():
-            if len(means) != rounds:
-                raise ValueError(f"logged {name} has {len(means)} values where {rounds} are expected")
-        for name in ("accuracy_time_list", "accuracy_exact_list"):
-            self._require_length(name, len(self.accuracy_rounds))
-        if self.evaluation_time_list:
-            self._require_length("evaluation_time_list", len(self.accuracy_rounds))
-        for name, values in self.parts.items():
-            if len(values) != len(self.accuracy_rounds):
-                raise ValueError(f"part {name} has {len(values)} values where {len(self.accuracy_rounds)} are expected")
+        evaluations = len(self.accuracy_rounds)
+        lengths = {
+            **dict.fromkeys(("num_samples_list", "self_iters_list", "aggregate_time_list", "rounds_list"), rounds),
+            **dict.fromkeys(("accuracy_time_list", "accuracy_exact_list"), evaluations),
+            **{name: rounds for name in _OPTIONAL if getattr(self, name)},
+            **({"evaluation_time_list": evaluations} if self.evaluation_time_list else {}),
+        }
+        checked = [(name, getattr(self, name), expected) for name, expected in lengths.items()]
+        checked += [(f"logged {name}", means, rounds) for name, means in self.logged.items()]
+        checked += [(f"part {name}", values, evaluations) for name, values in self.parts.items()]
+        for name, values, expected in checked:
+            if len(values) != expected:
+                raise ValueError(f"{name} has {len(values)} values where {expected} are expected")
         return self
-
-    def _require_length(self, name: str, expected: int) -> None:
-        if len(getattr(self, name)) != expected:
-            raise ValueError(f"{name} has {len(getattr(self, name))} values where {expected} are expected")
 
     @property
     def rounds(self) -> int:
@@ -244,26 +235,11 @@ Summary = dict[str, dict[str, DeviceSummary]]
 _SUMMARY: TypeAdapter[Summary] = TypeAdapter(Summary)
 
 
-def algorithm_info_of(summary: Summary) -> tuple[AlgorithmInfo, list[str]]:
-    """Return the description of the first device that has one, and a problem if other devices differ."""
-    infos = {
-        f"{host}/{name}/{RUN_FILE}": device.run.algorithm
-        for host, devices in summary.items()
-        for name, device in devices.items()
-        if device.run and device.run.algorithm
-    }
-    if not infos:
-        return AlgorithmInfo(), []
-    first, info = next(iter(infos.items()))
-    differing = [
-        device
-        for device, other in infos.items()
-        if (other.label, other.summary, other.style) != (info.label, info.summary, info.style)
-    ]
-    if not differing:
-        return info, []
-    more = f" and {len(differing) - 1} more" if len(differing) > 1 else ""
-    return info, [f"{differing[0]}{more}: differs about the algorithm from {first}, which is used"]
+def algorithm_info_of(summary: Summary) -> AlgorithmInfo:
+    """Return the description of the first device that has one."""
+    devices = (device for devices in summary.values() for device in devices.values())
+    infos = (device.run.algorithm for device in devices if device.run and device.run.algorithm)
+    return next(infos, AlgorithmInfo())
 
 
 def save_summary(summary: Summary, path: Path) -> None:

@@ -61,8 +61,8 @@ class SimulationMetrics:
         self,
         sums: WorkerMetrics,
         now: Callable[[], float],
-        callbacks: Any = None,
-        watch: Callable[[Any], None] | None = None,
+        callbacks: Any,
+        watch: Callable[[Any], object],
     ) -> None:
         self._sums, self._now, self._callbacks, self._watch = sums, now, callbacks, watch
 
@@ -82,8 +82,7 @@ class SimulationMetrics:
             self._callbacks.done(trainer)
         else:
             trainer.world.recorder.take()
-        if self._watch is not None:
-            self._watch(trainer)
+        self._watch(trainer)
 
     def poll(self, trainer: Any) -> None:
         """Check for results of evaluations; called between iterations."""

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -145,7 +146,7 @@ class Simulation:
     options: argparse.Namespace
     numerics: Numerics
     log_dir: Path | None = None
-    watch: Callable[["Simulation", Any], None] | None = None
+    watch: Callable[["Simulation", Any], object] = lambda simulation, trainer: None
     leases: bool = True
     accuracies: list[EvaluationRecord] = field(default_factory=list)
 
@@ -244,7 +245,7 @@ class Simulation:
             if len(sums.worlds) == 1:
                 sums.began = self.engine.now
             metrics = SimulationMetrics(
-                sums, lambda: self.engine.now, self._round_callbacks(sums, trainer), self._watch_rounds
+                sums, lambda: self.engine.now, self._round_callbacks(sums, trainer), partial(self.watch, self)
             )
             try:
                 train(trainer, iteration, metrics, iteration.data)
@@ -256,10 +257,6 @@ class Simulation:
             sums.settings = trainer.algorithm.facts.get("chosen_settings", ())
         finally:
             sums.left = self.engine.now
-
-    def _watch_rounds(self, trainer: Any) -> None:
-        if self.watch is not None:
-            self.watch(self, trainer)
 
     # --- logs and evaluation ----------------------------------------------------------------------
 

@@ -72,7 +72,7 @@ def columns(run: RunInfo | None) -> DeviceSummary:
     return DeviceSummary(accuracy_list=[], aggregate_time_list=[1.0], run=run, **one)
 
 
-def facts(*contents: Any) -> tuple[AlgorithmInfo, list[str]]:
+def facts(*contents: Any) -> AlgorithmInfo:
     """What devices whose run.json say this about the algorithm make of it."""
     runs = [RunInfo.model_validate_json(json.dumps({"algorithm": one})) for one in contents]
     return algorithm_info_of({"h": {f"gpu{number}": columns(run) for number, run in enumerate(runs)}})
@@ -159,21 +159,13 @@ def test_baseline_of_speedups_is_known_by_its_name(tmp_path: Path) -> None:
     assert drawn["runs"]["Sync (other)"]["speedup"] is not None
 
 
-def test_run_json_that_differs_between_devices_is_reported_and_the_first_used(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_of_run_json_that_differs_between_devices_the_first_is_used(tmp_path: Path) -> None:
     folder = write(tmp_path, {"solo": SOLO})
     path = folder / "solo" / "cloud1" / "gpu0" / "run.json"  # the second; cpu is before it
     path.write_text(json.dumps(json.loads(path.read_text()) | {"algorithm": SOLO | {"label": "Duo", "summary": "Duo"}}))
     drawn = tools(tmp_path)
     assert drawn["runs"]["Solo"]["method"] == "Solo SGD"
-    warning = "cloud1/gpu0/run.json: differs about the algorithm from cloud1/cpu/run.json, which is used"
-    assert drawn["problems"] == [f"{folder}/solo: {warning}"]
-    assert f"solo: {warning}" in capsys.readouterr().err
-
-    taken, problems = facts(SOLO, SOLO | {"label": "Duo"}, SOLO, SOLO | {"style": {}}, SOLO | {"source": "elsewhere"})
-    assert taken.label == "Solo SGD"
-    assert problems == ["h/gpu1/run.json and 1 more: differs about the algorithm from h/gpu0/run.json, which is used"]
+    assert facts(SOLO, SOLO | {"label": "Duo"}).label == "Solo SGD"
 
 
 @pytest.mark.parametrize(
@@ -203,8 +195,8 @@ def test_run_json_with_impossible_algorithm_is_skipped_and_names_the_field(
 
 
 def test_color_that_is_none_is_drawn_in_grey() -> None:
-    info, problems = facts({"style": {"color": "bluish", "marker": "v"}})
-    assert (style_of(info, SPARE_STYLES[0]), problems) == (replace(SPARE_STYLES[0], color=INVALID, marker="v"), [])
+    info = facts({"style": {"color": "bluish", "marker": "v"}})
+    assert style_of(info, SPARE_STYLES[0]) == replace(SPARE_STYLES[0], color=INVALID, marker="v")
 
 
 @settings(max_examples=40)
@@ -331,14 +323,13 @@ def test_summary_keeps_todays_run_json(tmp_path: Path) -> None:
     assert (run["options"], run["versions"], run["algorithm"]) == (fields["options"], fields["versions"], SOLO)
     again = load_run_info(folder / "solo" / "cloud1" / "gpu0" / "run.json")
     assert again is not None
-    assert algorithm_info_of({"h": {"cpu": columns(again)}})[0] == AlgorithmInfo.model_validate(SOLO)
+    assert algorithm_info_of({"h": {"cpu": columns(again)}}) == AlgorithmInfo.model_validate(SOLO)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=str)
 def test_algorithm_facts_of_built_in_algorithms_equal_what_the_tools_know(algorithm: type[Algorithm]) -> None:
-    info, problems = facts(algorithm_facts(algorithm))
+    info = facts(algorithm_facts(algorithm))
     mode = mode_of(algorithm.name, info)
-    assert problems == []
     assert (mode, mode.summary) == (mode_of(algorithm.name), info.summary)
     assert style_of(info, SPARE_STYLES[0]) == plain(algorithm.style)
 
@@ -352,9 +343,9 @@ def test_mode_of_a_run_is_the_same_with_and_without_its_class() -> None:
     for name, label in (("solo", None), ("run", None), ("a", "Dr. Ä & B"), ("b", "_x_"), ("c", "…")):
         register(name, label=label)(Kind)
         try:
-            known_mode = mode_of(name, facts(algorithm_facts(Kind))[0])
+            known_mode = mode_of(name, facts(algorithm_facts(Kind)))
         finally:
             del ALGORITHMS[name]
-        unknown_mode = mode_of(name, facts(algorithm_facts(Kind))[0])
+        unknown_mode = mode_of(name, facts(algorithm_facts(Kind)))
         assert known_mode == unknown_mode
         assert is_stem(known_mode.summary)
