@@ -4,12 +4,27 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ..exchange.protocol.store import FIRST_PAUSE, LONGEST_PAUSE, PAUSE_GROWTH
+from .cluster_state import ClusterState
+from .servers import ServerNode
 
-if TYPE_CHECKING:
-    from .store import VirtualStore
+
+class PollingWorker(Protocol):
+    """What an exchange needs of the worker's store; see `store.VirtualStore`."""
+
+    side: ClusterState
+    rank: int
+
+    def round_trip(self, node: ServerNode) -> float:
+        """Return the seconds of a poll of a server's status."""
+
+    def held(self, at: float) -> float:
+        """Return the seconds by which a message sent at that time is delayed."""
+
+    def poll(self, node: ServerNode, times: int) -> None:
+        """Count a number of polls of a server's status."""
 
 
 class Awaited:
@@ -27,14 +42,14 @@ class Awaited:
         wake: ends the worker's wait.
     """
 
-    def __init__(self, worker: "VirtualStore", sequence: int, sent: float) -> None:
+    def __init__(self, worker: PollingWorker, sequence: int, sent: float) -> None:
         self.sequence = sequence
         self.polled = self.noticed = math.inf
         self.wake: Callable[[Any], None] | None = None
         self._worker, self._sent = worker, sent
 
     def poke(self) -> None:
-        """Let the worker check the servers' statuses, although they may not have handled its payload."""
+        """See `cluster_state.Waiting.poke`."""
         if self.wake is not None and self.noticed == math.inf:
             wake, self.wake = self.wake, None
             engine = self._worker.side.engine

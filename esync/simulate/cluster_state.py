@@ -4,14 +4,29 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Protocol
 
 from .. import config
 from ..exchange.host_group import HostGroup
-from .acknowledgement import Awaited
 from .engine import SimulationEngine
 from .host_group import VirtualHost, VirtualHostGroup
 from .network import Network
 from .servers import ServerNode, message_bytes
+
+
+class Waiting(Protocol):
+    """An event that a worker waits for."""
+
+    def check(self, time: float) -> bool:
+        """Return whether the event has happened by `time`.
+
+        Called when a server has handled a message.
+        """
+        ...
+
+    def poke(self) -> None:
+        """Let the worker check the servers' statuses, although the event may not have happened."""
+        ...
 
 
 @dataclass(eq=False)
@@ -50,7 +65,7 @@ class ClusterState:
     def __post_init__(self) -> None:
         self.everyone = tuple(range(self.slots))
         self.everyone_ready = self.engine.event()
-        self.waiting: dict[int, Awaited] = {}
+        self.waiting: dict[int, Waiting] = {}
         self.hosts: dict[int, VirtualHost] = {}
         self.per_host = 1
         self.message_bytes = message_bytes(self.slots)
