@@ -7,7 +7,7 @@ processes are on one machine, and otherwise to the network.
 
 import json
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,8 @@ from ..launch import flags
 from ..launch.description import Description
 from ..launch.hosts import locate
 from ..launch.workers import device_folders
-from ..reports.discovery import DeviceFolder
-from ..reports.runs import devices_in
-from ..reports.summary_file import DeviceSummary
+from ..reports.discovery import RUN_FILE, DeviceFolder
+from ..reports.runs import devices_in, run_folders
 from ..runtime.errors import ExpectedError
 from ..runtime.iteration_statistics import IterationStatistics
 from ..runtime.phase_timer import CHECK_READY, iteration_times
@@ -27,7 +26,6 @@ from ..simulate.job import SimulationJob, run
 from .calibration import calibrated
 from .device_measurement import DeviceFigures
 from .link_probe import LinkFigures
-from .log_training import only_run
 from .measurement import Measurement
 from .network_measurement import NetworkFigures, machine
 from .server_measurement import ServerFigures, solve
@@ -86,24 +84,25 @@ def measure_from_logs(
         program: command of the user's program, which overrides the description's.
 
     Raises:
-        RunError: see `only_run`.
-        LogsError: the run is of another cluster, or its logs lack what a measurement needs.
+        LogsError: the folder does not exist, or contains no logs of this cluster, or logs of several
+            runs.
     """
-    measurement, logged, logs = Measurement(), _Run(), only_run(folder)
+    if not folder.is_dir():
+        raise LogsError(f"{folder}: there is no such folder; expected that of a run, for instance logs/lenet/esync")
+    measurement, logged = Measurement(), _Run()
     if not (alone := len({machine(host) for host in locate(description).values()}) == 1):
         measurement.network = NetworkFigures()  # without figures, the described values are kept
-    devices = {f"{device.host}/{device.device}": device for device in devices_in(logs.folder)[0]}
+    devices = _devices(folder)
     for number, (worker, name) in enumerate(zip(description.workers, device_folders(description.workers), strict=True)):
         device = f"{worker.host}/{name}"
-        if device not in logs.devices or device not in devices:
+        if device not in devices:
             measurement.missing.append(f"worker-{number} ({device}): {folder} has no rounds of it")
             continue
-        measurement.devices[number] = figures = _device(devices[device], logs.devices[device], logged)
+        measurement.devices[number] = figures = _device(devices[device], logged)
         notify(f"logs: {device} took {1e3 * figures.step_time:.1f} ms an iteration (± {figures.jitter:.1%})")
     if not measurement.devices:
-        raise LogsError(
-            f"{folder}: no rounds of any worker of {file.name}; there are: {', '.join(sorted(logs.devices))}"
-        )
+        places = ", ".join(sorted(devices)) or "no rounds at all"
+        raise LogsError(f"{folder}: no rounds of any worker of {file.name}; there are: {places}")
     measurement.flags = {name: value for name, value in logged.options.items() if name in _WORK}
     if logged.questions:
         measurement.answer_time = statistics.median(logged.questions)
@@ -123,30 +122,38 @@ def measure_from_logs(
     return measurement
 
 
-def _device(device: DeviceFolder, columns: DeviceSummary, logged: _Run) -> DeviceFigures:
+def _devices(folder: Path) -> dict[str, DeviceFolder]:
+    """Return the devices with rounds of the only run in a folder: host/device → its folder."""
+    runs = run_folders(folder)
+    if len(runs) > 1:
+        raise LogsError(f"{folder} holds several runs: {runs[0]} and {runs[1]}; name the folder of one of them")
+    return {f"{device.host}/{device.device}": device for run in runs for device in devices_in(run)[0]}
+
+
+def _device(device: DeviceFolder, logged: _Run) -> DeviceFigures:
     """Return the figures of a device, and add the other figures in its logs to those of the run."""
-    numbers = columns.rounds_list
-    first = WARM_UP if len(numbers) >= 2 * WARM_UP else 0
     try:
-        entries = [json.loads(device.round_file(number).read_text(encoding="utf-8")) for number in numbers[first:]]
-        times = [seconds for entry in entries for seconds in iteration_times(entry)]
-        facts = columns.run.model_dump() if columns.run else {}
+        facts = json.loads((device.path / RUN_FILE).read_text(encoding="utf-8"))
+        rounds = [json.loads(device.round_file(number).read_text(encoding="utf-8")) for number in device.rounds]
+        counted = rounds[WARM_UP:] if len(rounds) >= 2 * WARM_UP else rounds
+        times = [seconds for entry in counted for seconds in iteration_times(entry)]
+        samples = sum(entry["num_samples"] for entry in counted)
         vectors = {WEIGHTS: int(facts["parameters"]), STATISTICS: 0}
+        transfers = [float(entry["transfer"]) for entry in counted if entry.get("transfer") is not None]
+        phases: Iterable[Mapping[str, float]] = [times for entry in counted for times in entry["time"].values()]
+        logged.questions += [phase[CHECK_READY] for phase in phases if phase.get(CHECK_READY, 0.0) > _NO_QUERY]
         chosen = {**facts, **(facts.get("options") or {})}  # the options of a program are its algorithm's
         options = {name: chosen[name] for name in (*_OPTIONS, *_WORK) if chosen.get(name) is not None}
     except OSError as error:
         raise LogsError(f"{error.filename}: {error.strerror or error}") from None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise LogsError(f"{device.path}: expected the logs of a run of this version: {error!r}") from None
     if not times:
         raise LogsError(f"{device.path}: no iteration has ended in this run")
-    phases = (phases for entry in entries for phases in entry["time"].values())
-    logged.questions += [phase[CHECK_READY] for phase in phases if phase.get(CHECK_READY, 0.0) > _NO_QUERY]
-    transfers = [seconds for seconds in columns.transfer_list[first:] if seconds is not None]
     if any(transfers):
         logged.transfers.append(statistics.fmean(transfers))
-    logged.options, logged.rounds = options, max(logged.rounds, len(numbers))
-    sums = IterationStatistics.of(times, sum(columns.num_samples_list[first:]))
+    logged.options, logged.rounds = options, max(logged.rounds, len(rounds))
+    sums = IterationStatistics.of(times, samples)
     equal = options.get("batch_size", sums.batch) / sums.batch if chosen.get("batch_by_speed") else 1.0
     return DeviceFigures(equal * sums.mean, sums.jitter, sums.batch, sums.iterations, vectors)
 

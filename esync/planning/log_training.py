@@ -31,12 +31,14 @@ def read_training(folder: Path, target: float | None = None) -> tuple[Training, 
         target: value of its metric; None: the best one that it has reached.
 
     Raises:
-        RunError: see `only_run`; or the folder has only a part of the run.
+        RunError: the folder holds no run, several, or only a part of one.
         TargetError: the run has not reached the target.
     """
-    run = only_run(folder)
-    end, reached, notes = _end(run, target)
-    figures, devices = run.figures, list(run.devices.values())
+    runs = find_runs([folder])
+    if len(runs) != 1:
+        raise RunError(f"{folder} holds several runs: name the folder of one of them")
+    end, reached, notes = _end(runs[0], target)
+    figures, devices = runs[0].figures, list(runs[0].devices.values())
     leader = next((one for one in devices if one.run and one.run.model_dump().get("rank") == 0), devices[0])
     count = max(1, int(np.searchsorted(leader.total_time_list, end + 1e-6, "right")))
     last = np.unique(np.linspace(0, count - 1, _SECTIONS + 1).round().astype(int))[count > 1 :]
@@ -44,7 +46,7 @@ def read_training(folder: Path, target: float | None = None) -> tuple[Training, 
     samples = np.diff(sum(_samples_by(ends, device) for device in devices), prepend=0.0)
     counts = np.array([max(1, device.iterations) for device in devices]) / max(1, figures.rounds)
     batch_size = sum(sum(device.num_samples_list) for device in devices) / sum(device.iterations for device in devices)
-    options = {**run.options, **run.facts}
+    options = {**runs[0].options, **runs[0].facts}
     exchanges = sum(filter(None, leader.transfer_list))
     noise = _filled(leader.logged.get(NOISE_SCALE, [])[:count])
     if noise is not None and len(devices) == 1:  # the noise scale is measured from the differences of several
@@ -56,18 +58,6 @@ def read_training(folder: Path, target: float | None = None) -> tuple[Training, 
     brought = worth(noise_scales, iterations, step_factor(options, counts))
     optimizer = str(options.get("optimizer", ""))
     return Training(samples, noise_scales, brought, reached, noise is not None, optimizer=optimizer), notes
-
-
-def only_run(folder: Path) -> LoggedRun:
-    """Return the run in a folder of logs.
-
-    Raises:
-        RunError: the folder does not exist, or holds no run, or several.
-    """
-    runs = find_runs([folder])
-    if len(runs) != 1:
-        raise RunError(f"{folder} holds several runs: name the folder of one of them")
-    return runs[0]
 
 
 def _end(run: LoggedRun, target: float | None) -> tuple[float, str, list[str]]:

@@ -12,7 +12,6 @@ from esync.launch.description import read
 from esync.planning.log_measurement import LogsError, measure_from_logs
 from esync.planning.measured_description import write_measured
 from esync.planning.measurement import Measurement
-from esync.reports.runs import RunError
 from esync.simulate.job import SimulationJob, run
 
 
@@ -92,14 +91,13 @@ def test_logs_of_another_cluster_are_refused_with_what_is_there(tmp_path: Path) 
 def test_folder_of_several_runs_is_refused(tmp_path: Path) -> None:
     file = logged(tmp_path)
     shutil.copytree(tmp_path / "logs" / "lenet", tmp_path / "logs" / "again")
-    with pytest.raises(RunError, match="holds several runs"):
+    with pytest.raises(LogsError, match="holds several runs"):
         measured(file)
 
 
-def test_logs_without_the_size_of_the_model_are_refused(tmp_path: Path) -> None:
+def test_logs_that_are_none_are_refused(tmp_path: Path) -> None:
     file = logged(tmp_path)
-    for path in (tmp_path / "logs").rglob("run.json"):
-        path.write_text("{}")
+    next((tmp_path / "logs").rglob("iter-3.txt")).write_text("{}")
     with pytest.raises(LogsError, match="expected the logs of a run"):
         measured(file)
 
