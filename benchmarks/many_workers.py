@@ -155,7 +155,7 @@ class Worker:
             if question is None:
                 await asyncio.sleep(count * self._speed)
             elif (await asyncio.wait([question], timeout=self._speed))[0]:
-                ready, free_until = question.wait()
+                ready, free_until = question.result()
                 question = None
                 if ready:
                     return  # the iteration in flight is given up

@@ -115,9 +115,10 @@ def write_page(plan: LaunchPlan, outcome: JobOutcome, figures: RunFigures | None
         write_outcome(plan.folder_here / OUTCOME_FILE, plan, outcome, figures)
         if figures is None:
             return ""
+        from ..reports.comparison import compare
         from ..reports.report import write_report  # imports Matplotlib, which takes a moment
 
-        write_report([plan.folder_here], page, plan.options.target_accuracy)
+        write_report(compare([plan.folder_here], plan.options.target_accuracy), page)
     except Exception as error:  # the training is done, whatever fails here
         reason = (
             f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error) or type(error).__name__

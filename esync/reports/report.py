@@ -10,7 +10,6 @@ seeds form a group. The page is self-contained.
 import argparse
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from ..runtime import program, terminal
@@ -24,24 +23,20 @@ from .report_page.page import report_html
 from .trace import write_trace
 
 
-def write_report(runs: Sequence[str | Path], path: Path, target: float | None = None) -> Comparison:
-    """Write the report of runs, and return their comparison.
+def write_report(comparison: Comparison, path: Path) -> None:
+    """Write the report of runs that have been compared.
 
     Args:
-        runs: see `compare`.
+        comparison: the runs.
         path: the file to write.
-        target: value of the metric for the time to target; None for the usual one of each metric.
 
     Raises:
-        RunError: a folder does not exist or holds no run.
         OSError: the file cannot be written.
     """
-    comparison = compare(runs, target)
     events = {run.folder: events_of(run) for run in comparison.runs}
     created = time.strftime("on %d %B %Y at %H:%M")
     page = report_html(build_report(comparison, created, events))
     write_atomically(path, page.encode(errors="backslashreplace"))  # names of folders may be invalid UTF-8
-    return comparison
 
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -73,16 +68,14 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
 
 def run(options: argparse.Namespace) -> int:
     """Write the report or the trace, print what it contains, and return the exit code."""
-    if options.out is None:
-        comparison = compare(options.runs, options.target)
-    else:
-        comparison = write_report(options.runs, options.out, options.target)
+    comparison = compare(options.runs, options.target)
     terminal.print_problems(comparison.problems, "esync compare --json FILE")
-    runs, groups = len(comparison.runs), sum(len(section.groups) for section in comparison.sections)
-    if options.out is not None:
-        _print_written(options.out, f"{runs} run{'s' * (runs > 1)} in {groups} group{'s' * (groups > 1)}")
     if options.trace is not None:
         _print_written(options.trace, f"{write_trace(comparison.runs, options.trace):,} events")
+    if options.out is not None:
+        write_report(comparison, options.out)
+        runs, groups = len(comparison.runs), sum(len(section.groups) for section in comparison.sections)
+        _print_written(options.out, f"{runs} run{'s' * (runs > 1)} in {groups} group{'s' * (groups > 1)}")
     return 0
 
 

@@ -117,10 +117,9 @@ class LoggedRound(BaseModel):
         if not exchanges and LOCAL_UPDATE not in last:
             raise ValueError("its last iteration ends neither in an exchange nor in a local update")
         self.aggregate = exchanges[0] if exchanges else 0.0
-        for phases in self.time.values():
-            self.entries += 1
-            self.iterations += COMPUTE in phases
-            self.computing += phases.get(COMPUTE, 0.0) + phases.get(LOCAL_UPDATE, 0.0)
+        self.entries = len(self.time)
+        self.iterations = sum(COMPUTE in phases for phases in self.time.values())
+        self.computing = sum(phases.get(COMPUTE, 0.0) + phases.get(LOCAL_UPDATE, 0.0) for phases in self.time.values())
         self.time.clear()
         return self
 

@@ -91,8 +91,10 @@ class SimulationMetrics:
 
     def end(self, trainer: Any) -> None:
         """Finish the logs; called when the run is over."""
+        if self._callbacks is None:
+            return
         result = trainer.algorithm.result
-        if result is not None and not result.used:  # the model is newer than this worker's last round
+        if self._callbacks.evaluates and result is not None and not result.used:
+            # The final model, which is evaluated, is newer than this worker's last round.
             self._sums.ended = max(self._sums.ended, self._now() - max(0.0, result.elapsed - result.exchanged_at))
-        if self._callbacks is not None:
-            self._callbacks.end(trainer)
+        self._callbacks.end(trainer)

@@ -5,7 +5,6 @@ import tracemalloc
 import numpy as np
 
 from esync.exchange import WEIGHTS
-from esync.exchange.protocol import wire
 
 from ..support.memory_servers import MemoryServers, Push
 
@@ -42,27 +41,6 @@ def test_server_memory_is_at_most_one_model_per_worker():
         tracemalloc.stop()
     assert cluster.status()["round"] == 4
     assert workers * 4 * size <= peak <= workers * 4 * size + 4 * (4 * bucket)  # and the rule's work on one bucket
-
-
-def test_key_store_ignores_keys_beyond_those_of_the_workers():
-    """DC-ASGD has one channel per worker; a key of one more must not make the server store
-    anything.
-    """
-    workers = 2
-    cluster = MemoryServers(workers, np.zeros(100), servers=2, private=True, synchronous=False)
-    before = cluster.weights().tolist()
-    server, layout = cluster.nodes[0].server, cluster.layout
-    stored = np.zeros(layout.bucket_elements + wire.HEADER_ELEMENTS, np.float32)
-    bucket = layout.buckets[0]
-    tracemalloc.start()
-    try:
-        for channel in range(workers + 1, workers + 10_000):
-            server.push(layout.key(bucket, channel), stored, stored)
-        memory = tracemalloc.get_traced_memory()[0]
-    finally:
-        tracemalloc.stop()
-    assert memory < 100_000
-    assert cluster.weights().tolist() == before
 
 
 def test_payloads_are_added_as_soon_as_those_of_smaller_ranks_have_been() -> None:

@@ -93,7 +93,10 @@ def test_hook_sees_the_mean_gradient_of_a_mean_loss():
         def before_local_step(self, model: Any) -> None:
             self.seen = model.batch_size, np.linalg.norm(model.gradient)
 
-    (sums, _), (means, _) = trained(Seeing(9), BATCH), trained(Seeing(9), 1, mean=True, samples=BATCH)
+    (sums, _), (means, _) = (
+        trained(Seeing(local_iterations=9), BATCH),
+        trained(Seeing(local_iterations=9), 1, mean=True, samples=BATCH),
+    )
     assert sums.algorithm.seen[0] == means.algorithm.seen[0] == BATCH
     assert sums.algorithm.seen[1] == pytest.approx(means.algorithm.seen[1], rel=1e-4)
 

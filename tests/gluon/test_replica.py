@@ -177,11 +177,6 @@ def test_replica_update_does_not_count_float16_rounding():
     assert not update.any()
 
 
-def test_replica_update_without_anchor_raises():
-    with pytest.raises(RuntimeError, match="keep_anchor"):
-        replica_of(small_net()).update()
-
-
 # --- what cannot be exchanged ---------------------------------------------------------------------
 
 

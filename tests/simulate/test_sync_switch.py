@@ -75,7 +75,7 @@ def test_sync_switch_replaces_a_crashed_worker_in_either_phase():
         assert first_round_state(simulation).samples == 5 * 30 + 55 * 10
 
 
-def straggling(policy, straggler_events, *words, slow=(2, 5), watch=None, servers=2):
+def straggling(policy, straggler_events, *words, slow=(2, 5), watch=lambda simulation, trainer: None, servers=2):
     """Return a finished run of eight equal workers with 10 % jitter.
 
     Two of them are stragglers now and then.
