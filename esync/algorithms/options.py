@@ -228,9 +228,8 @@ class Options(BaseModel):
         """
         owner = cls.__qualname__.rpartition(".")[0] or cls.__name__
         if options is not None:
-            if (
-                type(options) is not cls or settings
-            ):  # not a subclass either, some of whose options would have no effect
+            # Nor may it be a subclass, some of whose options would have no effect.
+            if type(options) is not cls or settings:
                 raise TypeError(f"{owner} was given {options!r}; give it options by name, or one {cls.__qualname__}")
             return options
         for name in settings:

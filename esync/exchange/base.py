@@ -245,6 +245,11 @@ class Result:
     scalars: Mapping[str, float] = field(default_factory=dict)
 
     @property
+    def since_change(self) -> float:
+        """Seconds from the last change of the weights to the end of this exchange."""
+        return max(0.0, self.elapsed - self.exchanged_at)
+
+    @property
     def progress(self) -> RunProgress:
         """The progress of the run with this exchange."""
         return RunProgress(

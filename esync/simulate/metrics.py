@@ -96,5 +96,5 @@ class SimulationMetrics:
         result = trainer.algorithm.result
         if self._callbacks.evaluates and result is not None and not result.used:
             # The final model, which is evaluated, is newer than this worker's last round.
-            self._sums.ended = max(self._sums.ended, self._now() - max(0.0, result.elapsed - result.exchanged_at))
+            self._sums.ended = max(self._sums.ended, self._now() - result.since_change)
         self._callbacks.end(trainer)

@@ -206,12 +206,6 @@ class PeriodicEvaluation:
         self._evaluator.close()
 
 
-def _since_the_last_change(trainer: "Trainer") -> float:
-    """Return the seconds from the last change of the common weights to the end of the last exchange."""
-    result = trainer.algorithm.result
-    return max(0.0, result.elapsed - result.exchanged_at) if result is not None else 0.0
-
-
 class RoundCallbacks:
     """Calls the callbacks of one worker; the clock of the logs starts with the creation of this object.
 
@@ -307,7 +301,8 @@ class RoundCallbacks:
         """
         if self._evaluations is not None and trainer.exchanges > self._exchanges:
             trainer.world.recorder.samples = 0  # of an update that came too late
-            self.done(trainer, _since_the_last_change(trainer))
+            result = trainer.algorithm.result
+            self.done(trainer, result.since_change if result is not None else 0.0)
         self._evaluate(trainer)
         while self._evaluations is not None and self._evaluations.under_way:
             self._evaluations.wait()

@@ -11,7 +11,6 @@ Memory, for a model of M bytes, p workers and S servers: up to p·M/S for payloa
 over, packed payloads in their packed size. See `server_model` for the model itself.
 """
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -28,8 +27,6 @@ from .resume_negotiation import Offers, RunProgress, choose
 from .round_state import UNAWAITED_USES, RoundState
 from .server_model import ServerModel
 from .status import status_record
-
-log = logging.getLogger(__name__)
 
 
 class Commit(NamedTuple):
