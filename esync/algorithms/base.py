@@ -121,13 +121,13 @@ class Algorithm(ABC):
     synchronous: bool = True
     compression: str = NONE
     left_out: tuple[int, ...] = ()
+    local_iterations: int = 0
 
     def __init__(self, *values: Any, **settings: Any) -> None:
         self.options = self.Options.of(*values, **settings)
         if isinstance(self.options, CompressionOptions):
             self.compression = self.options.compression
         self.exchange_count = 0
-        self.local_iterations = 0
         self.exchanged = False
         self.abandoned = False
         self.learning_rates = 0.0
@@ -135,6 +135,19 @@ class Algorithm(ABC):
         self.exchange: Exchange | None = None
         self.batches: BatchDivision | None = None
         self._noise = GradientNoise()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute, unless it has an option's name and would have no effect.
+
+        Raises:
+            AttributeError: it is an option, whose value is in `options` and stays as it is.
+        """
+        if name in self.Options.model_fields and not hasattr(self, name):
+            owner = type(self).__name__
+            raise AttributeError(
+                f"{owner}.{name} is an option and cannot be set; make a new one, {owner}({name}={value!r})"
+            )
+        super().__setattr__(name, value)
 
     @classmethod
     def check_flags(cls, options: Namespace, typed: Set[str]) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ..algorithms import Algorithm
 from ..algorithms.registry import names, options_of
-from ..runtime.errors import ExpectedError
+from ..runtime.errors import ExpectedError, suggestion
 from ..runtime.files import expanded
 from ..runtime.worker_environment import WorkerEnvironment
 from ..version import __version__
@@ -36,6 +36,7 @@ __all__ = [
     "modes_of",
     "modes_with",
     "parse",
+    "parse_args",
     "read",
     "reporting_conflicts",
     "typed_flags",
@@ -122,6 +123,16 @@ def reporting_conflicts(parser: argparse.ArgumentParser, algorithm: type[Algorit
         parser.error(f"an option of {owner} has a flag that {parser.prog} has itself: {error}; give it another flag")
 
 
+def parse_args(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Parse a command line as the parser does, and suggest flags in the place of unknown ones."""
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        hints = (suggestion(word.partition("=")[0], parser._option_string_actions, most=1) for word in unknown)
+        words = [f"{word}{hint}" for word, hint in zip(unknown, hints, strict=True)]
+        parser.error(f"unrecognized arguments: {' '.join(words)}")
+    return options
+
+
 def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
     """Parse a command line, and check its flags together.
 
@@ -131,7 +142,7 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> a
     that were `typed`.
     """
     typed = typed_flags(parser, arguments)
-    options = parser.parse_args(arguments)
+    options = parse_args(parser, arguments)
     options.algorithm = algorithm_of(options.mode, bool(options.use_dcasgd))
     options.typed = frozenset(typed)
     resolve_momentum(options)

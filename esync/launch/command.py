@@ -70,7 +70,7 @@ def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, dict[str, Any
     )
     with arguments.reporting_conflicts(parser):
         _add_to(parser)
-    options = parser.parse_args(words)
+    options = arguments.parse_args(parser, words)
     if own_program == ():
         parser.error("a program should follow --, for instance -- python train.py --epochs 3")
     options.program = own_program or ()

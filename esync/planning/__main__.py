@@ -105,7 +105,7 @@ def main(words: list[str] | None = None) -> int:
         signal.signal(number, _interrupt)
     command_parser = parser()
     typed, own_program = user_program.split(sys.argv[1:] if words is None else words)
-    options = command_parser.parse_args(typed)
+    options = arguments.parse_args(command_parser, typed)
     if own_program == ():
         command_parser.error("a program should follow --, for instance -- python train.py --epochs 3")
     if own_program and options.no_measure:

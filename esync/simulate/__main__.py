@@ -31,7 +31,7 @@ def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, SimulationJob
     parser.usage = f"{program_name} FILE [--numerics none] [--json FILE] [--sweep KEY=A,B,C] [flags of the worker]"
     with arguments.reporting_conflicts(parser):
         _add_to(parser)
-    options = parser.parse_args(words)
+    options = arguments.parse_args(parser, words)
     typed = arguments.typed_flags(parser, words) & set(flags.all_flags()) - {"quiet"}
     job = SimulationJob(
         file=options.file,

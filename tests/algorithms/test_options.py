@@ -153,6 +153,13 @@ def test_options_object_of_another_class_is_refused():
         SSP(ASGD.Options())
 
 
+def test_option_that_is_set_on_an_algorithm_is_refused():
+    algorithm = SSP(staleness=2)
+    with pytest.raises(AttributeError, match=r"SSP\.staleness is an option .* make a new one, SSP\(staleness=5\)"):
+        algorithm.staleness = 5
+    assert algorithm.options.staleness == 2
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "value"),
     [

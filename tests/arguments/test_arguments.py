@@ -199,6 +199,13 @@ OF_SOME_MODES = [
 ]
 
 
+def test_misspelled_flag_is_refused_with_a_suggestion(capsys):
+    message = refused(capsys, "--lerning-rate=0.1", "--momentun", "0.9", "--nothing-like-it")
+    assert "--lerning-rate=0.1 (did you mean --learning-rate?)" in message
+    assert "--momentun (did you mean --momentum?)" in message
+    assert message.rstrip().endswith("0.9 --nothing-like-it")
+
+
 @pytest.mark.parametrize(("arguments", "modes"), OF_SOME_MODES)
 def test_flag_of_another_mode_is_refused(capsys, arguments, modes):
     extra_flags = ["--use-dcasgd", "1"] if "dcasgd" in arguments[0] else []
