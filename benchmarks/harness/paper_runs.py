@@ -52,7 +52,7 @@ GRADIENT = {
     "resnet50-v1x0.25": 0.025,
     "resnet50-v2x0.25": 0.025,
     "alexnetx0.25": 0.09,
-    "inception-v3x0.0625": 0.67,
+    "inception-v3x0.25": 0.55,
     "resnet18-v1x0.25-groupnorm": 0.024,
     "resnet18-v1": 0.093,
     "mobilenet-v1": 0.062,
