@@ -102,6 +102,16 @@ def test_damaged_result_of_a_single_run_is_removed(content, damaged, tmp_path):
         assert [path.name for path in tmp_path.iterdir()] == ["runs.json"]
 
 
+def test_small_inception_takes_images_of_fashion_mnist_and_has_the_narrow_network_s_weights():
+    from esync.models import networks
+
+    names = (PROGRAMS["time_to_accuracy"].SMALLER["inception-v3"], "inception-v3x0.25")
+    small, narrow = (networks.build(name, 10, networks.mx.cpu(), seed=0) for name in names)
+    shapes = [[p.shape for p in net.collect_params().values()] for net in (small, narrow)]
+    assert shapes[0] == shapes[1]
+    assert small(networks.mx.nd.zeros((3, 1, 28, 28))).shape == (3, 10)
+
+
 #: An experiment with one run, which tells its process id.
 WAITING = f"""
 import sys
