@@ -5,9 +5,10 @@
 Trains the paper's six networks with a quarter of their channels (Inception-v3 on images of 107 × 107
 pixels), and at the end ResNet-18-v1 itself, on its clusters (clusters/paper*.yaml) in virtual time,
 i.i.d., until a test accuracy of 0.8. Devices take as long for a batch, and messages are as large, as
-with the full networks. Every round is evaluated, of sequential SGD every fifth iteration, of SSGD with Inception-v3
-every fifth round; an evaluation takes no virtual time. Each algorithm has several multiples of the
-published learning rate; those that count are the published one and that with the best mean time.
+with the full networks. Every round is evaluated, of sequential SGD every fifth iteration, of SSGD
+with Inception-v3 every fifth round; an evaluation takes no virtual time. Each algorithm has several
+multiples of the published learning rate; those that count are the published one and that with the
+best mean time.
 `--factors` and `--settings` take some of them.
 
 ESync's settings: the published one; the same with batch norm's statistics weighted by samples, or
@@ -137,12 +138,8 @@ class TargetRun:
         """Return the command line."""
         flags = SETTINGS[self.setting][0]
         rate = "--learning-rate" if self.setting in ("sync", "local") else "--local-lr"
-        words = [
-            *flags,
-            f"--network={SMALLER.get(self.network, self.trained)}",
-            f"{rate}={RATE * self.factor:g}",
-            f"--seed={self.seed}",
-        ]
+        network = self.trained if self.full else SMALLER.get(self.network, self.trained)
+        words = [*flags, f"--network={network}", f"{rate}={RATE * self.factor:g}", f"--seed={self.seed}"]
         if self.setting == "sync" and (every := SSGD_EVALUATED_EVERY.get(self.network)):
             words.append(f"--eval-duration={every}")
         words += [f"--target-accuracy={TARGET}", f"--max-time={self.max_time:g}", f"--test-images={EVALUATED}"]
