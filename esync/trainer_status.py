@@ -105,7 +105,7 @@ class TrainerStatus:
 
         Right after an exchange they are those of the round that it has ended.
         """
-        return self.algorithm.local_iterations
+        return self.algorithm.iterations
 
     @property
     def exchanged(self) -> bool:

@@ -76,10 +76,9 @@ class Algorithm(ABC):
         without_state_server: what is missing where no state server is known though the mode could
             use one.
         instead_of_state_server: what to do where the mode needs one and there is none.
-        compression: of the messages that carry weights.
         exchange_count: exchanges of this worker's slot, with those of replaced workers; in modes with
             rounds, the number of the newest round that it has taken part in; local: iterations.
-        local_iterations: local iterations of the round under way, or of the one that the last step
+        iterations: local iterations of the round under way, or of the one that the last step
             has ended.
         exchanged: whether the last step ended in an exchange.
         abandoned: whether the last step left its gradients unused, because an exchange was due or
@@ -119,14 +118,11 @@ class Algorithm(ABC):
     without_state_server: ClassVar[str] = ""
     instead_of_state_server: ClassVar[str] = ""
     synchronous: bool = True
-    compression: str = NONE
     left_out: tuple[int, ...] = ()
-    local_iterations: int = 0
+    iterations: int = 0
 
     def __init__(self, *values: Any, **settings: Any) -> None:
         self.options = self.Options.of(*values, **settings)
-        if isinstance(self.options, CompressionOptions):
-            self.compression = self.options.compression
         self.exchange_count = 0
         self.exchanged = False
         self.abandoned = False
@@ -137,12 +133,12 @@ class Algorithm(ABC):
         self._noise = GradientNoise()
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute, unless it has an option's name and would have no effect.
+        """Set an attribute, unless it has the name of an option, which cannot be set.
 
         Raises:
-            AttributeError: it is an option, whose value is in `options` and stays as it is.
+            AttributeError: it is an option; its value is in `options`, which stay as they are.
         """
-        if name in self.Options.model_fields and not hasattr(self, name):
+        if name in self.Options.model_fields:
             owner = type(self).__name__
             raise AttributeError(
                 f"{owner}.{name} is an option and cannot be set; make a new one, {owner}({name}={value!r})"
@@ -174,6 +170,11 @@ class Algorithm(ABC):
     def asks_state_server(self) -> bool:
         """Whether a state server is needed, and the job is begun there."""
         return False
+
+    @property
+    def weight_compression(self) -> str:
+        """The compression of messages that carry weights."""
+        return self.options.compression if isinstance(self.options, CompressionOptions) else NONE
 
     @property
     def statistics(self) -> str:
@@ -491,9 +492,9 @@ class Algorithm(ABC):
                 **BatchDivision.scalars_of(len(times)),
             },
         )
-        if self.compression != NONE:
+        if self.weight_compression != NONE:
             tensors = list(replica.weights.sizes)
-            specification = replace(specification, compression=self.compression, tensors=tensors)
+            specification = replace(specification, compression=self.weight_compression, tensors=tensors)
         agreement = context.agreement
         if times:
             self._check_batch_by_speed()

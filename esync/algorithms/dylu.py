@@ -65,7 +65,7 @@ class DyLU(Algorithm):
         self._done += 1
         self._samples += batch_size
         self._seconds += seconds
-        self.local_iterations, self.exchanged = self._done, False
+        self.iterations, self.exchanged = self._done, False
         if self._interval is not None:
             self._interval.add(seconds)
         self.recorder.next_iteration()

@@ -97,7 +97,7 @@ class ESync(ModelAveraging):
         self._complete = True
         self._aside = False  # whether rounds do not wait for this worker
         self._chosen: list[dict[str, Any]] = []  # settings that the state server has chosen, by the first round
-        self._compression = next(reversed(COMPRESSIONS)) if self.compression == AUTO else ""
+        self._compression = next(reversed(COMPRESSIONS)) if self.weight_compression == AUTO else ""
 
     @classmethod
     @override
@@ -199,7 +199,7 @@ class ESync(ModelAveraging):
     @cached_property
     def _tiering(self) -> TierSettings:
         """How the state server divides the workers, and what it chooses for each round."""
-        iterations, compression = self.options.slowest_iterations == "auto", self.compression == AUTO
+        iterations, compression = self.options.slowest_iterations == "auto", self.weight_compression == AUTO
         share = config.EXCHANGE_SHARE_OVERLAPPED if self._run_ahead else config.EXCHANGE_SHARE
         return replace(
             self.options.tiering,
@@ -213,7 +213,7 @@ class ESync(ModelAveraging):
         if answer.iterations:
             self._compression = answer.compression
             self._note_settings(
-                {"iterations": answer.iterations, "compression": answer.compression or self.compression}
+                {"iterations": answer.iterations, "compression": answer.compression or self.weight_compression}
             )
 
     def _note_settings(self, chosen: dict[str, Any]) -> None:

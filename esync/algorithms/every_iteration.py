@@ -51,7 +51,7 @@ class EveryIteration(Algorithm):
         with self.recorder.phase(self.exchange_phase):
             self._contribute()
         result = self._exchange(lambda: self._payload(batch_size))
-        self.local_iterations = 1
+        self.iterations = 1
         self.own_seconds = seconds + result.transfer
         self._count(result)
 
@@ -90,8 +90,8 @@ class EveryIteration(Algorithm):
         """Raise an error if the servers cannot adopt assigned weights."""
         if not self.synchronous:
             why = "in which each worker is at another version of the model: use 'sync', or a mode with local iterations"
-        elif self.compression != NONE:
-            why = f"whose compression ({self.compression}) has values under way: leave the compression out"
+        elif self.weight_compression != NONE:
+            why = f"whose compression ({self.weight_compression}) has values under way: leave the compression out"
         else:
             return
         raise AssignedWeightsError(

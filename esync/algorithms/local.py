@@ -53,7 +53,7 @@ class Local(Algorithm):
         self._round_state.count(batch_size, self.device.now())
         self.exchanged = bool(self._round_state.used[0])
         self._report(self.exchanged)
-        self.local_iterations = 1
+        self.iterations = 1
 
     def stop(self) -> None:
         """End after this iteration."""

@@ -219,7 +219,7 @@ class ModelAveraging(Algorithm):
         self._iterations += 1
         if self._interval is not None:
             self._interval.add(seconds)
-        self.local_iterations = 1 if self.exchanged else self.local_iterations + 1
+        self.iterations = 1 if self.exchanged else self.iterations + 1
         self.exchanged = False
 
     def _abandons_step(self) -> bool:

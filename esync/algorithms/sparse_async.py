@@ -70,7 +70,7 @@ class SparseAsync(Algorithm):
     def compressor(self, selection: Any, workers: int) -> Any:
         """Make the worker's side of the method (`sparse.compressors`)."""
 
-    def momentum(self, hyper: Hyper) -> float:
+    def current_momentum(self, hyper: Hyper) -> float:
         """Return the present momentum."""
         return hyper.momentum
 
@@ -111,7 +111,7 @@ class SparseAsync(Algorithm):
             payload = Payload(samples=batch_size, learning_rate=rate, step=step, **self._with_statistics({}))
             result = self._start_exchange(payload, replica).wait()
             replica.close()
-        self.local_iterations = 1
+        self.iterations = 1
         self._sent += 1
         self._count(result)
 
@@ -152,7 +152,9 @@ class SparseAsync(Algorithm):
             decay *= np.float32(hyper.weight_decay)
             gradient += decay
         check_finite(gradient)
-        return self._compressor.compress(gradient, hyper.learning_rate * hyper.gradient_scale, self.momentum(hyper))
+        return self._compressor.compress(
+            gradient, hyper.learning_rate * hyper.gradient_scale, self.current_momentum(hyper)
+        )
 
 
 class SparseAsyncWithMomentum(SparseAsync):
@@ -165,7 +167,7 @@ class SparseAsyncWithMomentum(SparseAsync):
 
     options: Options
 
-    def momentum(self, hyper: Hyper) -> float:
+    def current_momentum(self, hyper: Hyper) -> float:
         """Return the optimizer's momentum, or if it has none, that of the options."""
         return hyper.momentum or self.options.momentum
 

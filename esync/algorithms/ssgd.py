@@ -54,7 +54,7 @@ class SSGD(EveryIteration):
         """See `Algorithm.needs_one_optimizer`."""
         if type(self).before_local_step is not Algorithm.before_local_step:
             return super().needs_one_optimizer
-        return "packs one vector of weights with --compression" if self.compression != NONE else ""
+        return "packs one vector of weights with --compression" if self.weight_compression != NONE else ""
 
     def start(self, context: AlgorithmContext) -> None:
         """Connect to the other workers, and begin with the common model."""

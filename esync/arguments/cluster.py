@@ -69,7 +69,7 @@ def _check_collectives(options: argparse.Namespace, typed: Set[str]) -> None:
             f"--collective {options.collective} has no server, which --mode {options.mode} needs; it is for "
             f"{_serverless()}"
         )
-    if choose_algorithm(options).compression != NONE:
+    if choose_algorithm(options).weight_compression != NONE:
         raise ValueError(f"--collective {options.collective} has no server, which --compression needs")
     if options.elastic:
         raise ValueError(

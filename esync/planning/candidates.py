@@ -102,7 +102,7 @@ def class_of(options: Namespace, candidate: Candidate) -> PlanClass:
     algorithm = choose_algorithm(options)
     if not algorithm.synchronous or algorithm.switches_synchrony:
         return PlanClass.ASYNCHRONOUS
-    if algorithm.sends == "updates" or algorithm.compression != NONE:
+    if algorithm.sends == "updates" or algorithm.weight_compression != NONE:
         return PlanClass.AVERAGING
     return PlanClass.EXACT if candidate.ranks is None else PlanClass.FAST
 

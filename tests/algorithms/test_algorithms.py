@@ -190,7 +190,7 @@ def test_gradient_algorithms_count_every_iteration_as_a_round(kind):
     for round_ in (1, 2, 3):
         assert not algorithm.finished
         world.step(algorithm, [1, 1])
-        assert (algorithm.round, algorithm.local_iterations, algorithm.exchanged) == (round_, 1, True)
+        assert (algorithm.round, algorithm.iterations, algorithm.exchanged) == (round_, 1, True)
         assert algorithm.result is not None
         assert algorithm.result.wait == 0.5
     assert algorithm.finished

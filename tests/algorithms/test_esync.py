@@ -23,7 +23,7 @@ def test_esync_calls_the_state_server_in_the_order_of_algorithm_1():
     seen = []
     while not algorithm.finished:
         world.step(algorithm, [1, 1])
-        seen.append((algorithm.round, algorithm.local_iterations, algorithm.exchanged))
+        seen.append((algorithm.round, algorithm.iterations, algorithm.exchanged))
     assert seen == [(0, 1, False), (1, 2, True), (2, 1, True)]
     assert world.replica.steps == [4] * 3
     assert world.made.log[1:] == [
@@ -74,7 +74,7 @@ def test_esync_with_lease_does_not_query_until_it_is_over():
         ("ask", 1, 1, 2.0),
         ("ask", 1, 4, 2.0),  # the mean of 2, 3 and 1
     ]
-    assert (algorithm.round, algorithm.local_iterations) == (1, 4)
+    assert (algorithm.round, algorithm.iterations) == (1, 4)
 
 
 def test_esync_with_a_decay_of_iterations_exchanges_without_ready_and_ends_as_synchronous():
@@ -86,7 +86,7 @@ def test_esync_with_a_decay_of_iterations_exchanges_without_ready_and_ends_as_sy
     while not algorithm.finished:
         world.step(algorithm, [1, 1])
         if algorithm.exchanged:
-            counts.append(algorithm.local_iterations)
+            counts.append(algorithm.iterations)
     assert counts == [max(1, int(3 * 9 / (8 + n) + 0.5)) for n in range(1, 41)]
     assert (counts[0], counts[-1]) == (3, 1)
 
@@ -97,7 +97,7 @@ def test_a_decay_of_iterations_asks_for_none_beyond_what_was_planned(local_itera
     algorithm = ESync(decay_iterations=3, local_iterations=local_iterations)
     world.start(algorithm)
     world.step(algorithm, [1, 1])
-    assert (algorithm.exchanged, algorithm.local_iterations) == (True, 1)
+    assert (algorithm.exchanged, algorithm.iterations) == (True, 1)
 
 
 @pytest.mark.parametrize(("first", "expected"), [("none", math.inf), (1, 1), (8, 8), (10**400, 10**400)])
@@ -150,7 +150,7 @@ def test_esync_delayed_trains_on_until_ready_and_abandons_the_current_iteration(
         assert not algorithm.abandoned
     world.device.time += 1.0  # READY arrives while the fourth computes
     world.step(algorithm, [1000, 1000], batch_size=77)
-    assert (algorithm.exchanged, algorithm.abandoned, algorithm.local_iterations) == (True, True, 3)
+    assert (algorithm.exchanged, algorithm.abandoned, algorithm.iterations) == (True, True, 3)
     assert world.made.sent == [Sent([3.0, 6.0], [5.0], 12, 1.0, 0.0, 0.0)]
     assert [entry[:3] for entry in logged_calls(world, "ask")] == [("ask", 1, 0), ("ask", 1, 1)]
 
@@ -160,7 +160,7 @@ def test_esync_delayed_with_ready_between_iterations_abandons_none():
     world.step(algorithm, [1, 2])
     assert not algorithm.exchanged
     world.step(algorithm, [1, 2])  # was on its way when the second began, there when it ended
-    assert (algorithm.exchanged, algorithm.abandoned, algorithm.local_iterations) == (True, False, 2)
+    assert (algorithm.exchanged, algorithm.abandoned, algorithm.iterations) == (True, False, 2)
 
 
 def test_esync_delayed_has_one_query_in_flight_with_mean_iteration_time():
@@ -180,7 +180,7 @@ def test_esync_delayed_on_slow_device_waits_for_an_expected_ready():
     seen = []
     while not algorithm.finished:
         world.step(algorithm, [1, 1])
-        seen.append((algorithm.round, algorithm.local_iterations, algorithm.exchanged, algorithm.abandoned))
+        seen.append((algorithm.round, algorithm.iterations, algorithm.exchanged, algorithm.abandoned))
     assert seen == [
         (0, 1, False, False),  # nothing is known in the first round
         (1, 2, True, False),
@@ -249,7 +249,7 @@ def test_esync_with_fixed_local_iterations_queries_no_state_server(count):
     seen = []
     for _ in range(2 * count):
         world.step(algorithm, [1, 1])
-        seen.append((algorithm.local_iterations, algorithm.exchanged))
+        seen.append((algorithm.iterations, algorithm.exchanged))
     assert seen == [(k, k == count) for k in range(1, count + 1)] * 2
     assert algorithm.round == 2
     assert world.addresses == []
