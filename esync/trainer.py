@@ -83,7 +83,6 @@ class Trainer(SeveralOptimizers, EndingMixin):
         run: an `esync.Run`, which records logs, evaluations, checkpoints and the final model.
 
     Attributes:
-        algorithm: the algorithm object.
         dataset_size: as given; it can be set later.
         checkpoints: as given, or those of the run.
         gradient_scale: as given.

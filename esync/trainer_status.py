@@ -7,12 +7,16 @@ class TrainerStatus:
     """The status of a trainer, read off its algorithm.
 
     Attributes:
-        algorithm: the algorithm object.
         dataset_size: samples of the whole training set, or None.
     """
 
-    algorithm: Algorithm
+    _algorithm: Algorithm
     dataset_size: int | None
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """The algorithm object; to change the algorithm, make another trainer."""
+        return self._algorithm
 
     @property
     def rank(self) -> int:

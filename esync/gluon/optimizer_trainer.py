@@ -54,7 +54,6 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
         dataset_size: likewise.
 
     Attributes:
-        algorithm: as given.
         gradient_scale: as given.
         dataset_size: as given; it can be set later.
         vector: name of the vector in which its weights are exchanged.
@@ -79,7 +78,7 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
             )
         if isinstance(params, list) and not params:
             raise ValueError("params is empty, but should have the parameters that the optimizer trains")
-        self.algorithm = algorithm
+        self._algorithm = algorithm
         self._fitted: Any = None  # the optimizer that has been fitted to the algorithm last
         self._started = False  # whether the run has begun
         self._begun: Any = None  # `_groups` of that time
@@ -403,7 +402,7 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
         """
         log.warning("no DMLC_* variable is set, so there is no cluster: training alone, in mode local")
         by_servers = self.algorithm.sends == "gradients"
-        self.algorithm = make("local")
+        self._algorithm = make("local")
         if by_servers:
             self._fit(())
 

@@ -121,7 +121,7 @@ class TimedTrainer(TrainerStatus):
     """
 
     def __init__(self, algorithm: Algorithm, world: SimulatedWorld, limits: Limits, capability: float) -> None:
-        self.algorithm, self.world, self.replica = algorithm, world, TimedReplica()
+        self._algorithm, self.world, self.replica = algorithm, world, TimedReplica()
         self._limits, self._capability = limits, capability
 
     def start(self) -> None:

@@ -185,7 +185,7 @@ class AlgorithmWorker(Checkpointed):
     def __init__(self, schedule: Schedule, store: MemoryStore, job: Any) -> None:
         self._schedule, self._store, self._job = schedule, store, job
         self._options = parse(schedule.settings.mode, (*schedule.options, f"--rounds={schedule.rounds}"))
-        self.algorithm = choose_algorithm(self._options)
+        self._algorithm = choose_algorithm(self._options)
         self.exchange: Any = None
         super().__init__()
         chance = random.Random(f"{schedule.seed} {store.nonce}")

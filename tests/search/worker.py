@@ -164,7 +164,7 @@ class Worker(Checkpointed):
         super().__init__()
         self.exchange = WatchedExchange(schedule.settings.specification, store, job)
         self.training = Training(self.exchange, schedule.settings.switches)
-        self.algorithm = self.training  # type: ignore[assignment]
+        self._algorithm = self.training  # type: ignore[assignment]
 
     def run(self) -> None:
         """Train until the run is over."""

@@ -94,6 +94,13 @@ def test_trainer_allreduce_grads_and_update_are_refused():
             call()
 
 
+def test_the_algorithm_of_a_trainer_cannot_be_replaced():
+    trainer = local_trainer(make_net())
+    with pytest.raises(AttributeError, match="algorithm"):
+        trainer.algorithm = LocalSGD()
+    assert trainer.algorithm.name == "local"
+
+
 def test_trainer_local_counts_every_iteration_as_a_round():
     net = make_net()
     trainer = local_trainer(net)
