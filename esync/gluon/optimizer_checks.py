@@ -9,7 +9,7 @@ import numpy as np
 from ..algorithms.base import Algorithm
 from ..rules import RuleChoice
 from ..runtime.mxnet_import import mx
-from .optimizer_to_rule import moving_without_gradient, rule_of, sgd_alone
+from .optimizer_to_rule import WAY_OUT, moving_without_gradient, rule_name, rule_of, sgd_alone
 
 #: Values of gluon.Trainer's arguments that mean nothing on one device; of others only None does.
 MEANINGLESS = {"kvstore": (None, "local", "device"), "update_on_kvstore": (None, False)}
@@ -62,6 +62,11 @@ def choose_rule(
     Raises:
         ValueError: they cannot take them; the message says why.
     """
+    if methods := _replaced_methods(optimizer):
+        raise ValueError(
+            f"the program has replaced the optimizer's {', '.join(methods)}, which algorithm {algorithm.name!r} does "
+            f"not call: use {WAY_OUT}"
+        )
     choose = rule_of if algorithm.optimizer_chooses_rule else sgd_alone
     rule = choose(optimizer, options, algorithm.name)
     rate = optimizer.lr if optimizer.lr_scheduler is None else 0.0  # a schedule's is checked whenever it is sent
@@ -112,13 +117,20 @@ def check_left_out(algorithm: Algorithm, optimizer: Any, rule: RuleChoice, param
         )
 
 
+def _replaced_methods(optimizer: Any) -> list[str]:
+    """Return the names of the methods that a program has assigned to this one optimizer."""
+    return sorted(name for name, value in vars(optimizer).items() if callable(value) and hasattr(type(optimizer), name))
+
+
 def _check_plain_sgd(algorithm: str, optimizer: Any, parameters: Iterable[Any]) -> None:
     """Check that local steps divided by the learning rate are the gradients."""
     instead = "or use 'local-sgd', 'fedprox' or 'esync', which take any optimizer"
-    if not isinstance(optimizer, mx.optimizer.SGD):
+    methods = _replaced_methods(optimizer)
+    if rule_name(optimizer) != "sgd" or methods:
+        replaced = f" with the program's own {', '.join(methods)}" if methods else ""
         raise ValueError(
             f"algorithm {algorithm!r} takes plain SGD steps on the workers, but the optimizer is "
-            f"{type(optimizer).__name__!r}: use 'sgd', {instead}"
+            f"{type(optimizer).__name__!r}{replaced}: use 'sgd', {instead}"
         )
     if optimizer.clip_gradient is not None:
         raise ValueError(f"algorithm {algorithm!r} takes plain SGD steps: leave clip_gradient out, {instead}")

@@ -58,11 +58,11 @@ def sgd_alone(optimizer: Any, options: Collection[str], algorithm: str) -> RuleC
     Raises:
         ValueError: the optimizer is not SGD, or one of its options would be ignored.
     """
-    if _rule_name(optimizer) != "sgd":
+    if rule_name(optimizer) != "sgd":
         raise ValueError(
             f"algorithm {algorithm!r} does SGD on the servers: use the optimizer 'sgd', not "
             f"{type(optimizer).__name__!r} (algorithm 'esync' runs any optimizer on the workers"
-            f"{'; sync, async and ssp take this one, too' if _rule_name(optimizer) else ''})"
+            f"{'; sync, async and ssp take this one, too' if rule_name(optimizer) else ''})"
         )
     clipped = ["clip_gradient"] if optimizer.clip_gradient is not None else []
     _refuse([*sorted(set(options) - WITH_EACH_GRADIENT - {"clip_gradient"}), *clipped], algorithm)
@@ -83,7 +83,7 @@ def rule_of(optimizer: Any, options: Collection[str], algorithm: str) -> RuleCho
         ValueError: there is no such rule, or one of the optimizer's options would be ignored or
             cannot be used.
     """
-    name = _rule_name(optimizer)
+    name = rule_name(optimizer)
     if name is None:
         kind = type(optimizer).__name__
         why = "needs the norms of whole layers, of which servers see pieces" if kind in LAYERWISE else ""
@@ -112,7 +112,7 @@ def moving_without_gradient(rule: RuleChoice) -> list[str]:
     return [FORGETTING[rule.name]] if rule.name in FORGETTING else []
 
 
-def _rule_name(optimizer: Any) -> str | None:
+def rule_name(optimizer: Any) -> str | None:
     """Return the name of the rule of this optimizer; None where there is none."""
     kind = type(optimizer)
     name = KNOWN.get(kind.__name__) if kind.__module__ in MODULES else None

@@ -239,12 +239,15 @@ def test_scaffold_ignores_steps_skipped_after_overflow() -> None:
     ("optimizer", "settings", "message"),
     [
         ("adam", {}, r"'scaffold' takes plain SGD steps on the workers, but the optimizer is 'Adam': use 'sgd', or"),
+        (type("Own", (mx.optimizer.SGD,), {})(), None, "but the optimizer is 'Own': use 'sgd', or"),
         ("nag", {"momentum": 0.9}, "has no momentum"),
         ("sgd", {"momentum": 0.9}, "'scaffold' has no momentum"),
         ("sgd", {"clip_gradient": 1.0}, "leave clip_gradient out, or use 'local-sgd'"),
     ],
 )
-def test_scaffold_with_other_optimizer_is_refused(optimizer: str, settings: dict[str, float], message: str) -> None:
+def test_scaffold_with_other_optimizer_is_refused(
+    optimizer: Any, settings: dict[str, float] | None, message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         esync.Trainer(make_net().collect_params(), optimizer, settings, algorithm="scaffold")
 

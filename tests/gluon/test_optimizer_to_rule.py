@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import esync
-from esync.algorithms import ASGD
+from esync.algorithms import ASGD, Algorithm, LocalSGD
 from esync.exchange import Specification
 from esync.exchange.protocol.round_state import Limits
 from esync.gluon.optimizer_to_rule import KNOWN, rule_of
@@ -20,7 +20,7 @@ from ..support.small_net import backward, flat, make_net
 optimizers = mx.optimizer
 
 
-def asked(optimizer: str, algorithm: str = "sync", scale: float = 1.0, **options):
+def asked(optimizer: str, algorithm: str | Algorithm = "sync", scale: float = 1.0, **options):
     """A trainer that has started, and what it has asked of the servers."""
     net = make_net()
     world = steady_world(flat(net))
@@ -127,6 +127,26 @@ def test_rule_of_own_class_with_known_name_is_refused():
 
     with pytest.raises(ValueError, match="'Adam' has no rule there"):
         rule_of(Adam(), (), "sync")
+
+
+@pytest.mark.parametrize("algorithm", ["sync", "async", "dgs", "scaffold"])
+@pytest.mark.parametrize("method", ["update", "update_multi_precision"])
+def test_optimizer_with_a_replaced_method_is_refused_where_steps_do_not_depend_on_it(algorithm, method):
+    """Programs skip updates so, for example after an overflow."""
+    net, trainer, _ = asked("sgd", algorithm)
+    setattr(trainer.optimizer, method, lambda *_: None)
+    backward(net, 0)
+    with pytest.raises(ValueError, match=rf"{method}\b.*: use "):
+        trainer.step(8)
+
+
+def test_optimizer_with_a_replaced_method_takes_the_local_steps():
+    net, trainer, _ = asked("sgd", LocalSGD(local_iterations=2))
+    before = flat(net)
+    trainer.optimizer.update_multi_precision = lambda *_: None
+    backward(net, 0)
+    trainer.step(8)
+    assert flat(net) == before
 
 
 class Forgetful(ASGD):
