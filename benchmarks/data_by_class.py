@@ -59,7 +59,7 @@ LABELS = {
     SYNC: ("synchronous SGD, float32", "tab:red"),
     SYNC_2BIT: ("synchronous SGD, 2 bit", "tab:orange"),
     LOCAL_SGD: ("local SGD, 2 bit", "tab:green"),
-    SCAFFOLD: ("SCAFFOLD, 2 bit", "tab:brown"),
+    SCAFFOLD: ("SCAFFOLD, float32", "tab:brown"),
     ESYNC: ("ESync", "tab:blue"),
     TIERED: ("tiered ESync, 2 bit", "tab:pink"),
     PRESET: ("--preset skewed-data", "tab:purple"),
