@@ -25,6 +25,7 @@ from .gluon.replica import Replica, track_running_statistics, weights_of
 from .runtime import progress
 from .runtime.exit_hooks import ExitHooks
 from .runtime.mxnet_import import mx
+from .runtime.set_once import SetOnce
 from .runtime.worker_environment import WorkerEnvironment, claim_worker, is_alone
 from .trainer_agreement import Agreement
 from .trainer_callbacks import IterationReport, TrainerCallback, checkpoints_of
@@ -83,7 +84,6 @@ class Trainer(SeveralOptimizers, EndingMixin):
         run: an `esync.Run`, which records logs, evaluations, checkpoints and the final model.
 
     Attributes:
-        dataset_size: as given; it can be set later.
         checkpoints: as given, or those of the run.
         gradient_scale: as given.
         steps: calls of `step` so far in this process, trials not counted.
@@ -96,6 +96,9 @@ class Trainer(SeveralOptimizers, EndingMixin):
         ValueError: an argument, a parameter or an option of the optimizer cannot be used; named in
             the message.
     """
+
+    checkpoints = SetOnce[Checkpoints | None]()
+    world = SetOnce[World]()
 
     def __init__(
         self,
@@ -131,7 +134,7 @@ class Trainer(SeveralOptimizers, EndingMixin):
                 self._become_local()
             else:
                 claim_worker()
-        self.world: World = RealWorld.from_environment() if world is None else world
+        self.world = RealWorld.from_environment() if world is None else world
         if not self._run.takes_phases:
             self.world.recorder.keep_newest(NEWEST_ITERATIONS)
         self.checkpoints = checkpoints

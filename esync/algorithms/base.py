@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from argparse import Namespace
 from collections.abc import Mapping, Set
 from dataclasses import replace
+from inspect import get_annotations
 from typing import Any, ClassVar, Literal
 
 from ..exchange import STATISTICS, WEIGHTS, Exchange, ModelSink, Payload, Result, Source, Specification
@@ -121,28 +122,43 @@ class Algorithm(ABC):
     left_out: tuple[int, ...] = ()
     iterations: int = 0
 
+    exchange_count: int = 0
+    exchanged: bool = False
+    abandoned: bool = False
+    learning_rates: float = 0.0
+    result: Result | None = None
+    exchange: Exchange | None = None
+    batches: BatchDivision | None = None
+    context: AlgorithmContext
+    replica: Any
+    device: Any
+    recorder: Any
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        attributes = {name for base in cls.__mro__ for name in (*vars(base), *get_annotations(base))}
+        if clash := sorted(attributes & cls.Options.model_fields.keys()):
+            owner = cls.__qualname__
+            raise TypeError(f"{owner}.{clash[0]} is an attribute: no option in {owner}.Options can have its name")
+
     def __init__(self, *values: Any, **settings: Any) -> None:
         self.options = self.Options.of(*values, **settings)
-        self.exchange_count = 0
-        self.exchanged = False
-        self.abandoned = False
-        self.learning_rates = 0.0
-        self.result: Result | None = None
-        self.exchange: Exchange | None = None
-        self.batches: BatchDivision | None = None
         self._noise = GradientNoise()
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute, unless it has the name of an option, which cannot be set.
+        """Set an attribute, unless it is `options`, or has the name of an option: these stay as they are.
 
         Raises:
-            AttributeError: it is an option; its value is in `options`, which stay as they are.
+            AttributeError: it is one of them.
         """
+        owner = type(self).__name__
         if name in self.Options.model_fields:
-            owner = type(self).__name__
             raise AttributeError(
-                f"{owner}.{name} is an option and cannot be set; make a new one, {owner}({name}={value!r})"
+                f"{owner}.{name} is an option and cannot be set; its value is in `options`, and for another one make "
+                f"{owner}({name}={value!r})"
             )
+        if name == "options" and name in vars(self):
+            raise AttributeError(f"{owner}.options cannot be changed: make a new {owner} with other options")
         super().__setattr__(name, value)
 
     @classmethod
@@ -177,7 +193,7 @@ class Algorithm(ABC):
         return self.options.compression if isinstance(self.options, CompressionOptions) else NONE
 
     @property
-    def statistics(self) -> str:
+    def evaluated_statistics(self) -> str:
         """The batch-norm statistics that are evaluated and exported: "mean" or "rank0".
 
         "mean" is the mean of all workers' latest, "rank0" rank 0's own.
@@ -565,7 +581,7 @@ class Algorithm(ABC):
         """
         replica = self.replica
         vectors = {**vectors, **self._contributions()}
-        if not self.synchronous and self.statistics != "mean":
+        if not self.synchronous and self.evaluated_statistics != "mean":
             return {"vectors": vectors}
         if self._leads:
             replica.keep_statistics(separate=not self.synchronous)

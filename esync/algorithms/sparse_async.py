@@ -131,7 +131,7 @@ class SparseAsync(Algorithm):
         self._sent = state["exchanges"]
         replica = self.replica
         replica.open()
-        if self._leads and self.statistics == "mean":
+        if self._leads and self.evaluated_statistics == "mean":
             replica.keep_statistics(separate=True)  # the mean, which the checkpoint's model has
         replica.statistics.write(0, state["statistics"])
         replica.close()

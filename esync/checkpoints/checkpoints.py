@@ -23,6 +23,7 @@ from ..exchange.protocol.resume_negotiation import Offer, Offers, ResumeState, R
 from ..rules import STATE_VECTORS
 from ..runtime.files import expanded
 from ..runtime.mxnet_import import mx
+from ..runtime.set_once import SetOnce
 from ..version import __version__
 from .contents import (
     MODEL_FILE,
@@ -81,6 +82,9 @@ class Checkpoints(CheckpointHooks):
         resumed: the round that the run has gone on from; None where it began from the beginning.
         newest: the part that this worker, or the one that it has replaced, has written last.
     """
+
+    directory = SetOnce[Path]()
+    resume = SetOnce[bool]()
 
     def __init__(
         self,

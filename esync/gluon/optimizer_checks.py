@@ -9,10 +9,28 @@ import numpy as np
 from ..algorithms.base import Algorithm
 from ..rules import RuleChoice
 from ..runtime.mxnet_import import mx
+from .optimizer_to_rule import MODULES as OPTIMIZER_MODULES
 from .optimizer_to_rule import WAY_OUT, moving_without_gradient, rule_name, rule_of, sgd_alone
 
 #: Values of gluon.Trainer's arguments that mean nothing on one device; of others only None does.
 MEANINGLESS = {"kvstore": (None, "local", "device"), "update_on_kvstore": (None, False)}
+
+#: Methods of optimizers that make a step.
+STEP_METHODS = (
+    "update",
+    "update_multi_precision",
+    "_update_impl",
+    "create_state",
+    "create_state_multi_precision",
+    "_update_count",
+    "_get_lr",
+    "_get_lrs",
+    "_get_wd",
+    "_get_wds",
+)
+
+#: Modules of their functions, and of gluon.Trainer's.
+MODULES = (*OPTIMIZER_MODULES, "mxnet.gluon.trainer")
 
 #: Optimizers that compute the weights from their state alone.
 STATE_IS_THE_MODEL = (mx.optimizer.Ftrl, mx.optimizer.FTML)
@@ -62,13 +80,13 @@ def choose_rule(
     Raises:
         ValueError: they cannot take them; the message says why.
     """
-    if methods := _replaced_methods(optimizer):
+    choose = rule_of if algorithm.optimizer_chooses_rule else sgd_alone
+    rule = choose(optimizer, options, algorithm.name)
+    if methods := replaced_methods(optimizer):
         raise ValueError(
             f"the program has replaced the optimizer's {', '.join(methods)}, which algorithm {algorithm.name!r} does "
             f"not call: use {WAY_OUT}"
         )
-    choose = rule_of if algorithm.optimizer_chooses_rule else sgd_alone
-    rule = choose(optimizer, options, algorithm.name)
     rate = optimizer.lr if optimizer.lr_scheduler is None else 0.0  # a schedule's is checked whenever it is sent
     check_rates(rate, getattr(optimizer, "momentum", 0.0), optimizer.wd)
     if algorithm.needs_one_optimizer:
@@ -117,15 +135,16 @@ def check_left_out(algorithm: Algorithm, optimizer: Any, rule: RuleChoice, param
         )
 
 
-def _replaced_methods(optimizer: Any) -> list[str]:
-    """Return the names of the methods that a program has assigned to this one optimizer."""
-    return sorted(name for name, value in vars(optimizer).items() if callable(value) and hasattr(type(optimizer), name))
+def replaced_methods(owner: Any, names: Iterable[str] = STEP_METHODS) -> list[str]:
+    """Return those methods of an object or a class of MXNet that a program has replaced by functions of its own."""
+    present = ((name, getattr(owner, name, None)) for name in names)
+    return [name for name, method in present if method and getattr(method, "__module__", None) not in MODULES]
 
 
 def _check_plain_sgd(algorithm: str, optimizer: Any, parameters: Iterable[Any]) -> None:
     """Check that local steps divided by the learning rate are the gradients."""
     instead = "or use 'local-sgd', 'fedprox' or 'esync', which take any optimizer"
-    methods = _replaced_methods(optimizer)
+    methods = replaced_methods(optimizer)
     if rule_name(optimizer) != "sgd" or methods:
         replaced = f" with the program's own {', '.join(methods)}" if methods else ""
         raise ValueError(

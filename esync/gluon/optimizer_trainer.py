@@ -18,13 +18,21 @@ from ..exchange import WEIGHTS
 from ..rules import PLAIN_SGD, RuleChoice
 from ..runtime.errors import ExpectedError
 from ..runtime.mxnet_import import mx
+from ..runtime.set_once import SetOnce
 from ..trainer_status import TrainerStatus
 from .common_lr_scheduler import CommonLRScheduler, unequal_rates_warning
 from .flat_arrays import stored_values
 from .master_weights import MasterWeights
-from .optimizer_checks import check_formats, check_left_out, check_optimizer, check_rates, choose_rule
+from .optimizer_checks import (
+    check_formats,
+    check_left_out,
+    check_optimizer,
+    check_rates,
+    choose_rule,
+    replaced_methods,
+)
 from .optimizer_to_rule import WAY_OUT
-from .optimizers import SGD, AdamW
+from .optimizers import SGD, AdamW, GluonSGD
 from .parameter_kinds import trained
 from .reduce_on_plateau import REDUCTIONS, ReduceOnPlateau
 from .trainer_interface import GluonTrainer
@@ -55,11 +63,11 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
 
     Attributes:
         gradient_scale: as given.
-        dataset_size: as given; it can be set later.
         vector: name of the vector in which its weights are exchanged.
     """
 
     vector = WEIGHTS
+    gradient_scale = SetOnce[float]()
 
     def __init__(
         self,
@@ -72,10 +80,6 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
     ) -> None:
         if not 0 < gradient_scale < math.inf:
             raise ValueError(f"gradient_scale is {gradient_scale!r}, but should be a number above 0")
-        if dataset_size is not None and not dataset_size > 0:
-            raise ValueError(
-                f"dataset_size is {dataset_size!r}, but should be the number of samples of the training set"
-            )
         if isinstance(params, list) and not params:
             raise ValueError("params is empty, but should have the parameters that the optimizer trains")
         self._algorithm = algorithm
@@ -95,6 +99,21 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
         self._fitted = self._optimizer
         self._updates_before = self._optimizer.num_update
         self._ignore_stale_grad = False
+
+    @property
+    def dataset_size(self) -> int | None:
+        """Samples of the whole training set, or None; it can be set later.
+
+        Raises:
+            ValueError: it is set to a number that is not above 0.
+        """
+        return self._dataset_size
+
+    @dataset_size.setter
+    def dataset_size(self, size: int | None) -> None:
+        if size is not None and not size > 0:
+            raise ValueError(f"dataset_size is {size!r}, but should be the number of samples of the training set")
+        self._dataset_size = size
 
     def save_states(self, fname: str | PathLike[str]) -> None:
         """Write the optimizer's state to a file.
@@ -131,7 +150,8 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
     def _init_optimizer(self, optimizer: Any, optimizer_params: dict[str, Any] | None) -> None:
         """Take the first optimizer, or another one in its place."""
         options = optimizer_params or {}
-        if str(optimizer).lower() == "sgd" and self.algorithm.sends != "gradients":
+        registered = mx.optimizer.Optimizer.opt_registry.get("sgd") is GluonSGD and not replaced_methods(GluonSGD)
+        if str(optimizer).lower() == "sgd" and self.algorithm.sends != "gradients" and registered:
             super()._init_optimizer(SGD(**options), None)
         else:
             super()._init_optimizer(optimizer, options)
@@ -157,6 +177,11 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
                 if self.algorithm.plain_sgd:  # which an option that has been changed could end
                     check_optimizer(self.algorithm, self._optimizer, self._params)
                 return
+        elif type(self._updaters[0]) is not mx.optimizer.Updater or replaced_methods(self, ["_update"]):
+            raise ReplacedOptimizerError(
+                f"the program has replaced trainer._updaters or trainer._update, which algorithm "
+                f"{self.algorithm.name!r} does not use: use {WAY_OUT}"
+            )
         if self._started and self._groups != self._begun:
             raise ReplacedOptimizerError(
                 "lr_mult or wd_mult of a parameter was changed during the run, or the weight decay from or to 0, but "

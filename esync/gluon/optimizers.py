@@ -35,6 +35,10 @@ class SGD(GluonSGD):
         if self.clip_gradient or not all(is_plain(array) for array in arrays):
             super()._update_impl(indices, weights, grads, states, multi_precision)
             return
+        if self.momentum and any(state is None for _, _, state in updates):
+            raise ValueError(
+                f"the optimizer's momentum was set to {self.momentum} after its first step: give it to its constructor"
+            )
         self._update_count(numbers)
         rates, decays = self._get_lrs(numbers), self._get_wds(numbers)
         for (weight, grad, state), rate, decay in zip(updates, rates, decays, strict=True):

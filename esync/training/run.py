@@ -30,6 +30,7 @@ from ..runtime.mxnet_arrays import array_module
 from ..runtime.preemption import PreemptionNotice
 from ..runtime.progress import ProgressReporter
 from ..runtime.run_names import run_name
+from ..runtime.set_once import SetOnce
 from ..runtime.worker_environment import DEVICE, WorkerEnvironment
 from ..trainer import Trainer
 from ..trainer_callbacks import TrainerCallback
@@ -112,6 +113,7 @@ class Run(TrainerCallback):
     """
 
     takes_phases = True
+    checkpoints = SetOnce[Checkpoints | None]()
 
     def __init__(
         self,

@@ -156,13 +156,29 @@ def test_options_object_of_another_class_is_refused():
 @pytest.mark.parametrize("mode", ALGORITHMS)
 def test_option_that_is_set_on_an_algorithm_is_refused(mode):
     algorithm = ALGORITHMS[mode]()
-    options = algorithm.options.model_copy()
+    options, kind = algorithm.options.model_copy(), type(algorithm).__name__
     for name in type(options).model_fields:
-        with pytest.raises(
-            AttributeError, match=rf"{type(algorithm).__name__}\.{name} is an option .*, \w+\({name}=5\)"
-        ):
+        with pytest.raises(AttributeError, match=rf"{kind}\.{name} is an option .* {kind}\({name}=5\)"):
             setattr(algorithm, name, 5)
+    with pytest.raises(AttributeError, match=rf"{kind}\.options cannot be changed"):
+        algorithm.options = options
     assert algorithm.options == options
+
+
+@pytest.mark.parametrize("name", ["iterations", "result", "context", "step"])
+def test_option_with_the_name_of_an_attribute_is_refused(name):
+    class Options(LocalSGD.Options):
+        __annotations__ = {name: int}
+
+    with pytest.raises(TypeError, match=rf"Own\.{name} is an attribute: no option in Own\.Options can have its name"):
+        type("Own", (LocalSGD,), {"Options": Options})
+
+
+def test_attribute_of_a_class_with_the_name_of_an_option_is_refused():
+    with pytest.raises(TypeError, match=r"Own\.local_iterations is an attribute: no option"):
+
+        class Own(LocalSGD):
+            local_iterations = 2
 
 
 @pytest.mark.parametrize(

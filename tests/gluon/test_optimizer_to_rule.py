@@ -140,6 +140,51 @@ def test_optimizer_with_a_replaced_method_is_refused_where_steps_do_not_depend_o
         trainer.step(8)
 
 
+@pytest.mark.parametrize("algorithm", ["sync", "async", "dgs", "scaffold"])
+def test_method_that_is_replaced_in_the_class_is_refused(algorithm, monkeypatch):
+    net, trainer, _ = asked("sgd", algorithm)
+    monkeypatch.setattr(optimizers.SGD, "update_multi_precision", lambda *_: None)
+    backward(net, 0)
+    with pytest.raises(ValueError, match=r"update_multi_precision\b.*: use "):
+        trainer.step(8)
+
+
+@pytest.mark.parametrize("algorithm", ["sync", "scaffold"])
+def test_methods_that_are_put_back_or_make_no_step_are_accepted(algorithm):
+    net, trainer, _ = asked("sgd", algorithm)
+    optimizer, rates = trainer.optimizer, []
+    optimizer.update_multi_precision = optimizer.update_multi_precision
+    set_rate = optimizer.set_learning_rate
+    optimizer.set_learning_rate = lambda rate: (rates.append(rate), set_rate(rate))
+    trainer.set_learning_rate(0.5)
+    backward(net, 0)
+    trainer.step(8)
+    assert (rates, trainer.learning_rate) == ([0.5], 0.5)
+
+
+@pytest.mark.parametrize("algorithm", ["sync", "dgs"])
+@pytest.mark.parametrize(("name", "value"), [("_update", print), ("_updaters", [print])])
+def test_step_of_gluon_that_is_replaced_is_refused_where_it_is_not_used(algorithm, name, value):
+    net, trainer, _ = asked("sgd", algorithm)
+    setattr(trainer, name, value)
+    backward(net, 0)
+    with pytest.raises(ValueError, match=r"replaced trainer\._updaters or trainer\._update"):
+        trainer.step(8)
+
+
+def test_own_sgd_that_is_registered_as_sgd_takes_the_local_steps(monkeypatch):
+    class SGD(optimizers.SGD):
+        def update_multi_precision(self, *_):
+            pass
+
+    monkeypatch.setitem(optimizers.Optimizer.opt_registry, "sgd", SGD)
+    net, trainer, _ = asked("sgd", LocalSGD(local_iterations=2))
+    before = flat(net)
+    backward(net, 0)
+    trainer.step(8)
+    assert (type(trainer.optimizer), flat(net)) == (SGD, before)
+
+
 def test_optimizer_with_a_replaced_method_takes_the_local_steps():
     net, trainer, _ = asked("sgd", LocalSGD(local_iterations=2))
     before = flat(net)

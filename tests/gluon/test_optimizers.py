@@ -36,6 +36,16 @@ def test_sgd_of_float16_is_left_to_mxnet():
     assert weight.asnumpy().tolist() == [0.5, 1.5, 2.5]
 
 
+def test_momentum_that_is_set_after_the_first_step_is_refused():
+    optimizer = SGD(learning_rate=0.5)
+    update, weight = mx.optimizer.get_updater(optimizer), mx.nd.ones(3)
+    update(0, mx.nd.ones(3), weight)
+    optimizer.momentum = 0.9
+    with pytest.raises(ValueError, match=r"momentum was set to 0\.9 after its first step"):
+        update(0, mx.nd.ones(3), weight)
+    assert weight.asnumpy().tolist() == [0.5] * 3
+
+
 def test_sgd_waits_for_its_gradient():
     """The engine is asynchronous; a step taken too early would use an older gradient."""
     weight, other = mx.nd.zeros((256, 256)), mx.nd.random.uniform(shape=(256, 256))

@@ -94,11 +94,21 @@ def test_trainer_allreduce_grads_and_update_are_refused():
             call()
 
 
-def test_the_algorithm_of_a_trainer_cannot_be_replaced():
+@pytest.mark.parametrize("name", ["algorithm", "checkpoints", "gradient_scale", "world"])
+def test_what_a_trainer_was_made_with_cannot_be_replaced(name):
     trainer = local_trainer(make_net())
-    with pytest.raises(AttributeError, match="algorithm"):
-        trainer.algorithm = LocalSGD()
-    assert trainer.algorithm.name == "local"
+    before = getattr(trainer, name)
+    with pytest.raises(AttributeError, match=name):
+        setattr(trainer, name, before)
+    assert getattr(trainer, name) is before
+
+
+@pytest.mark.parametrize("size", [0, -4])
+def test_dataset_size_that_is_set_is_checked(size):
+    trainer = local_trainer(make_net(), dataset_size=16)
+    with pytest.raises(ValueError, match=f"dataset_size is {size}, but should be the number of samples"):
+        trainer.dataset_size = size
+    assert trainer.dataset_size == 16
 
 
 def test_trainer_local_counts_every_iteration_as_a_round():
