@@ -137,7 +137,8 @@ class Algorithm(ABC):
     def __init_subclass__(cls, **settings: Any) -> None:
         super().__init_subclass__(**settings)
         attributes = {name for base in cls.__mro__ for name in (*vars(base), *get_annotations(base))}
-        if clash := sorted(attributes & cls.Options.model_fields.keys()):
+        options = getattr(cls.Options, "model_fields", {})  # other classes are refused by `register`
+        if clash := sorted(attributes & options.keys()):
             owner = cls.__qualname__
             raise TypeError(f"{owner}.{clash[0]} is an attribute: no option in {owner}.Options can have its name")
 
