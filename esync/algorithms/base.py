@@ -121,7 +121,6 @@ class Algorithm(ABC):
     synchronous: bool = True
     left_out: tuple[int, ...] = ()
     iterations: int = 0
-
     exchange_count: int = 0
     exchanged: bool = False
     abandoned: bool = False
@@ -133,6 +132,7 @@ class Algorithm(ABC):
     replica: Any
     device: Any
     recorder: Any
+    _fixed: ClassVar[Set[str]]
 
     def __init_subclass__(cls, **settings: Any) -> None:
         super().__init_subclass__(**settings)
@@ -141,9 +141,10 @@ class Algorithm(ABC):
         if clash := sorted(attributes & options.keys()):
             owner = cls.__qualname__
             raise TypeError(f"{owner}.{clash[0]} is an attribute: no option in {owner}.Options can have its name")
+        cls._fixed = {"options", *options}
 
     def __init__(self, *values: Any, **settings: Any) -> None:
-        self.options = self.Options.of(*values, **settings)
+        super().__setattr__("options", self.Options.of(*values, **settings))
         self._noise = GradientNoise()
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -152,14 +153,14 @@ class Algorithm(ABC):
         Raises:
             AttributeError: it is one of them.
         """
-        owner = type(self).__name__
-        if name in self.Options.model_fields:
+        if name in self._fixed:
+            owner = type(self).__name__
+            if name == "options":
+                raise AttributeError(f"{owner}.options cannot be changed: make a new {owner} with other options")
             raise AttributeError(
                 f"{owner}.{name} is an option and cannot be set; its value is in `options`, and for another one make "
                 f"{owner}({name}={value!r})"
             )
-        if name == "options" and name in vars(self):
-            raise AttributeError(f"{owner}.options cannot be changed: make a new {owner} with other options")
         super().__setattr__(name, value)
 
     @classmethod
