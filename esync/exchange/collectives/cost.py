@@ -1,4 +1,4 @@
-"""The cost model, which predicts the time of an exchange by a collective or by parameter servers.
+"""The cost model, which predicts the time of an exchange by a collective.
 
 Every message costs a latency and, per byte, time in the ports of its sender and its receiver;
 additions cost time per byte. For one bucket, the schedule of a collective is evaluated with these
@@ -27,15 +27,11 @@ class Costs:
         latency: seconds of an empty message.
         per_byte: seconds per byte in a worker's port, in one direction while both are in use.
         adding: seconds per byte of additions.
-        servers: number of parameter servers, each with a port of its own; 0: none.
-        poll: seconds until a worker notices that the servers have finished.
     """
 
     latency: float
     per_byte: float
     adding: float
-    servers: int = 0
-    poll: float = 0.001
 
     def description(self) -> str:
         """Return a description of the costs."""
@@ -49,15 +45,13 @@ def predict(name: str, ranks: int, size: int, costs: Costs) -> float:
     """Return the seconds of one exchange that all ranks start at the same time.
 
     Args:
-        name: ps, ring, butterfly, binary-blocks or mpi.
+        name: ring, butterfly, binary-blocks or mpi.
         ranks: number of workers.
         size: bytes of the model.
         costs: of the network and the machines.
     """
-    if ranks < 2 and name != "ps":
+    if ranks < 2:
         return 0.0
-    if name == "ps":
-        return _server(ranks, size, costs)
     bucket = min(size, bucket_bytes(ranks))
     seconds, wire, adding = _walk(LIKE_MPI if name == "mpi" else name, ranks, max(bucket // 4, 1), costs)
     more = max(0.0, size / max(bucket, 1) - 1)
@@ -67,15 +61,6 @@ def predict(name: str, ranks: int, size: int, costs: Costs) -> float:
 def predictions(ranks: int, size: int, costs: Costs) -> dict[str, float]:
     """Return the predictions of all collectives."""
     return {name: predict(name, ranks, size, costs) for name in (*SCHEDULES, "mpi")}
-
-
-def _server(ranks: int, size: int, costs: Costs) -> float:
-    """Return the seconds of a push and a pull with parameter servers."""
-    # The port of a server carries its share of all models, that of a worker one model.
-    share = size * max(ranks / max(costs.servers, 1), 1.0)
-    adding = costs.adding * size * ranks / max(costs.servers, 1)
-    push = max(share * costs.per_byte, adding)
-    return push + share * costs.per_byte + 4 * costs.latency + costs.poll
 
 
 @lru_cache(maxsize=512)

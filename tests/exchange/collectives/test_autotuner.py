@@ -9,7 +9,7 @@ from esync.exchange.collectives.autotuner import Autotuner, measure
 from esync.exchange.collectives.cost import Costs, predict, predictions
 from esync.exchange.collectives.memory import MemoryNetwork
 
-GIGABIT = Costs(latency=100e-6, per_byte=1 / 117.5e6, adding=1 / 5e9, servers=1)
+GIGABIT = Costs(latency=100e-6, per_byte=1 / 117.5e6, adding=1 / 5e9)
 
 
 @pytest.mark.parametrize("name", ["ring", "butterfly", "binary-blocks"])
@@ -20,13 +20,11 @@ def test_cost_model_of_large_model_is_bound_by_the_bandwidth(name: str, ranks: i
     assert least <= predict(name, ranks, size, GIGABIT) <= 1.15 * least
 
 
-def test_cost_model_prefers_butterfly_for_small_and_ring_for_large_models() -> None:
+def test_cost_model_prefers_butterfly_for_small_models_and_either_for_large_ones() -> None:
     small, large = predictions(32, 4_000, GIGABIT), predictions(32, 400_000_000, GIGABIT)
     assert small["butterfly"] < small["ring"] / 5  # 10 steps instead of 62
-    assert predict("ps", 32, 400_000_000, GIGABIT) > 12 * large["ring"]  # one port for all
+    assert large["ring"] == pytest.approx(large["butterfly"], rel=0.01)
     assert predictions(13, 40_000_000, GIGABIT)["binary-blocks"] < predictions(13, 40_000_000, GIGABIT)["butterfly"]
-    many = Costs(1e-4, 1e-8, 1e-10, servers=8)  # as many ports as workers
-    assert predict("ps", 8, 100_000_000, many) < 1.3 * predict("ring", 8, 100_000_000, many)
 
 
 def play(choice: Autotuner, seconds: dict[str, float], exchanges: int) -> None:
