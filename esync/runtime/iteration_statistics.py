@@ -1,8 +1,9 @@
 """Statistics of measured iterations, which a process can report to another one."""
 
 import math
+import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 
 @dataclass(frozen=True)
@@ -28,21 +29,11 @@ class IterationStatistics:
 
     def __add__(self, other: "IterationStatistics") -> "IterationStatistics":
         """Return the statistics of these iterations and the others together."""
-        return IterationStatistics(
-            self.iterations + other.iterations,
-            self.seconds + other.seconds,
-            self.squares + other.squares,
-            self.samples + other.samples,
-        )
+        return IterationStatistics(*map(operator.add, astuple(self), astuple(other)))
 
     def __sub__(self, earlier: "IterationStatistics") -> "IterationStatistics":
         """Return the statistics of the iterations since an earlier report."""
-        return IterationStatistics(
-            self.iterations - earlier.iterations,
-            self.seconds - earlier.seconds,
-            self.squares - earlier.squares,
-            self.samples - earlier.samples,
-        )
+        return IterationStatistics(*map(operator.sub, astuple(self), astuple(earlier)))
 
     @property
     def mean(self) -> float:

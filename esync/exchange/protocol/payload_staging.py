@@ -168,9 +168,6 @@ class RankOrderedSum:
         self._unpacked: dict[int, np.ndarray] = {}  # arrays for sums of packed values, kept for the next round
         self.total: dict[int, Array] = {}
 
-    def __len__(self) -> int:
-        return len(self._added) + len(self._waiting)
-
     def put(
         self,
         rank: int,
