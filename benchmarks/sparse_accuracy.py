@@ -248,7 +248,7 @@ def together(data: Any, run: Run, epochs: float, batch_size: int, curve: Curve) 
 def server_model(simulation: Simulation, seed: int) -> Perceptron:
     """Return the model as the server has it."""
     net = Perceptron(seed)
-    node = simulation.side.nodes[0]
+    node = simulation.state.nodes[0]
     layout = node.endpoint.server.layout
     for bucket in layout.buckets:
         if bucket.vector == WEIGHTS:

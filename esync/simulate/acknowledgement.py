@@ -14,7 +14,7 @@ from .servers import ServerNode
 class PollingWorker(Protocol):
     """What an exchange needs of the worker's store; see `store.VirtualStore`."""
 
-    side: ClusterState
+    state: ClusterState
     rank: int
 
     def round_trip(self, node: ServerNode) -> float:
@@ -52,7 +52,7 @@ class Awaited:
         """See `cluster_state.Waiting.poke`."""
         if self.wake is not None and self.noticed == math.inf:
             wake, self.wake = self.wake, None
-            engine = self._worker.side.engine
+            engine = self._worker.state.engine
             engine.call_at(engine.now, wake, None)
 
     def check(self, time: float) -> bool:
@@ -61,21 +61,21 @@ class Awaited:
         Called when a server has handled a message.
         """
         worker = self._worker
-        for node in worker.side.nodes:
+        for node in worker.state.nodes:
             if not node.round_state.failure and node.round_state.acknowledged[worker.rank] < self.sequence:
                 return False
         self.polled = self.noticed = 0.0
-        for node in worker.side.nodes:
+        for node in worker.state.nodes:
             round_trip = worker.round_trip(node)
             noticed, polls = noticed_at(self._sent, time, round_trip, worker.held(time))
             if noticed > self.noticed:
                 self.noticed, self.polled = noticed, noticed - round_trip / 2
             worker.poll(node, polls)
         if self.wake is not None:
-            engine = worker.side.engine
+            engine = worker.state.engine
             # In rounds, a worker's status does not change until it commits again, so that it need
             # not wait for the last poll.
-            together = all(node.round_state.synchronous for node in worker.side.nodes)
+            together = all(node.round_state.synchronous for node in worker.state.nodes)
             engine.call_at(engine.time if together else self.polled, self.wake, None)
         return True
 

@@ -164,21 +164,21 @@ class SimulatedCollective(Exchange):
 
     Args:
         specification: the rules that all ranks run.
-        side: the state that they share.
+        state: the state that they share.
         rank: the worker's rank.
         straggler: delays to inject; see `runtime.straggler_injection`.
     """
 
     def __init__(
-        self, specification: Specification, side: SharedCollectiveState, rank: int, straggler: Straggler
+        self, specification: Specification, state: SharedCollectiveState, rank: int, straggler: Straggler
     ) -> None:
-        self._specification, self.side, self._straggler = specification, side, straggler
-        self.rank, self.workers = rank, side.slots
+        self._specification, self.state, self._straggler = specification, state, straggler
+        self.rank, self.workers = rank, state.slots
         self.replacement, self.exchanges = False, 0
         self.job, self.resume_at, self.part = 0, -1, 0
         self.sent = self.received = 0.0
         self.polls = self.sequence = 0
-        side.exchanges[rank] = self
+        state.exchanges[rank] = self
 
     @override
     def join(
@@ -188,32 +188,32 @@ class SimulatedCollective(Exchange):
         agreement: dict[str, Any],
         offers: Offers = NO_OFFERS,
     ) -> None:
-        self.side.engine.settle()
-        self.side.meet(self.rank, self._specification, sizes, limits)
+        self.state.engine.settle()
+        self.state.meet(self.rank, self._specification, sizes, limits)
 
     def begin(self, vectors: Mapping[str, Source], model: ModelSink) -> Result:
         """See `Exchange.begin`; the time that it takes is not modelled."""
-        side = self.side
+        state = self.state
         if self.rank == 0:
-            side.common.fill(side.common.values, vectors)
-        side.ready.add(self.rank)
-        if len(side.ready) == side.slots:
-            side.everyone_ready.succeed()
-        side.engine.wait(side.everyone_ready, "all workers to come")
-        if side.model is None:
-            side.common.write(model, vectors)
+            state.common.fill(state.common.values, vectors)
+        state.ready.add(self.rank)
+        if len(state.ready) == state.slots:
+            state.everyone_ready.succeed()
+        state.engine.wait(state.everyone_ready, "all workers to come")
+        if state.model is None:
+            state.common.write(model, vectors)
         return self.report(0.0, 0.0, True)
 
     @override
     def start(self, payload: Payload, model: ModelSink) -> "PendingSum":
-        side = self.side
+        state = self.state
         self.sequence += 1
-        values = np.empty(0 if side.model is not None else side.common.values.size, np.float32)
+        values = np.empty(0 if state.model is not None else state.common.values.size, np.float32)
         if values.size:
-            side.common.fill(values, payload.vectors)
-        pending = PendingSum(self, model, payload, values, side.engine.now)
-        side.engine.pass_time(self._straggler.delay(NETWORK, side.engine.now))
-        side.engine.settle()
+            state.common.fill(values, payload.vectors)
+        pending = PendingSum(self, model, payload, values, state.engine.now)
+        state.engine.pass_time(self._straggler.delay(NETWORK, state.engine.now))
+        state.engine.settle()
         pending.commit(
             wire.message(
                 wire.COMMIT, self._specification.scalars, rank=self.rank, sequence=self.sequence, **payload.fields
@@ -226,26 +226,26 @@ class SimulatedCollective(Exchange):
 
     @override
     def stop(self) -> None:
-        self.side.engine.settle()
-        self.side.stop()
+        self.state.engine.settle()
+        self.state.stop()
 
     @override
     def abort(self, reason: str) -> None:
-        side = self.side
-        side.engine.settle()
-        assert side.round_state is not None
-        side.round_state.abort(reason)
-        waiting, side.waiting = side.waiting, {}
+        state = self.state
+        state.engine.settle()
+        assert state.round_state is not None
+        state.round_state.abort(reason)
+        waiting, state.waiting = state.waiting, {}
         for pending in waiting.values():
-            pending.over(side.engine.now, used=False)
+            pending.over(state.engine.now, used=False)
 
     def close(self) -> None:
         """Do nothing: the other ranks need no message."""
 
     def report(self, wait: float, transfer: float, used: bool) -> Result:
         """Return the state of the run as a result."""
-        assert self.side.round_state is not None
-        return result_of(self.side.round_state, wait, transfer, used)
+        assert self.state.round_state is not None
+        return result_of(self.state.round_state, wait, transfer, used)
 
 
 class PendingSum:
@@ -266,9 +266,9 @@ class PendingSum:
 
     def commit(self, message: Any) -> None:
         """Commit the payload, which is ready."""
-        side = self._exchange.side
-        self.message, self.committed = message, side.engine.now
-        side.commit(self, message)
+        state = self._exchange.state
+        self.message, self.committed = message, state.engine.now
+        state.commit(self, message)
 
     def over(self, time: float, used: bool) -> None:
         """Record that this rank has the sum at `time`.
@@ -277,27 +277,27 @@ class PendingSum:
         """
         self._over, self._used = time, used
         if self._wake is not None:
-            side = self._exchange.side
-            side.engine.call_at(max(time, side.engine.time), self._wake, None)
+            state = self._exchange.state
+            state.engine.call_at(max(time, state.engine.time), self._wake, None)
 
     def done(self) -> bool:
         """Return whether this rank has the sum."""
-        engine = self._exchange.side.engine
+        engine = self._exchange.state.engine
         engine.settle()
         return self._over is not None and engine.now >= self._over
 
     def wait(self) -> Result:
         """Wait for the other workers and for the messages, write the model, and return the result."""
         if self._result is None:
-            exchange, side = self._exchange, self._exchange.side
+            exchange, state = self._exchange, self._exchange.state
             if not self.done():
-                self._wake = side.engine.waker(f"the commits of the others (worker {self.rank})")
-                side.engine.pause()
-            assert side.round_state is not None
-            if side.round_state.failure:
-                raise JobAbortedError(side.round_state.failure)
-            if side.model is None:
-                side.common.write(self._model, self._returned)
-            transfer = max(0.0, side.engine.now - self._begun - self.waited)
+                self._wake = state.engine.waker(f"the commits of the others (worker {self.rank})")
+                state.engine.pause()
+            assert state.round_state is not None
+            if state.round_state.failure:
+                raise JobAbortedError(state.round_state.failure)
+            if state.model is None:
+                state.common.write(self._model, self._returned)
+            transfer = max(0.0, state.engine.now - self._begun - self.waited)
             self._result = exchange.report(self.waited, transfer, self._used)
         return self._result

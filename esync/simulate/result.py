@@ -55,7 +55,7 @@ def result(simulation: Simulation, description: str) -> dict[str, Any]:
         "accuracies": [[accuracy.round, accuracy.time, accuracy.accuracy] for accuracy in simulation.accuracies],
         "questions": simulation.state_server.questions,
         "servers": [server.host for server in simulation.cluster.servers],
-        "server_seconds": [node.busy for node in simulation.side.nodes],
+        "server_seconds": [node.busy for node in simulation.state.nodes],
         "traffic": _traffic(simulation),
         "devices": [_device(*figures) for figures in zip(workers, sizes, step_times, strict=True)],
     }

@@ -155,10 +155,10 @@ class Simulation:
         hosts = [server.host for server in self.cluster.servers]
         self.network = Network(self.engine, self.cluster.link, hosts, self.cluster.message_scale)
         nodes = [ServerNode(self.engine, model, shard) for shard, model in enumerate(self.cluster.servers)]
-        self.side = ClusterState(self.engine, self.network, nodes, len(self.cluster.workers), self.numerics.wire)
-        self.side.memory_bandwidth = self.cluster.memory_bandwidth
+        self.state = ClusterState(self.engine, self.network, nodes, len(self.cluster.workers), self.numerics.wire)
+        self.state.memory_bandwidth = self.cluster.memory_bandwidth
         if self.cluster.host_groups():
-            self.side.share_hosts(self.cluster.ranks_by_host().values())
+            self.state.share_hosts(self.cluster.ranks_by_host().values())
         self.collective: SharedCollectiveState | None = None
         if self.options.collective != "ps":
             places = [worker.host for worker in self.cluster.workers]
@@ -194,7 +194,7 @@ class Simulation:
         """Round state of server 0, or of all ranks of a collective; None without exchanges."""
         if self.collective is not None:
             return self.collective.round_state
-        return self.side.nodes[0].round_state if self.side.ready else None
+        return self.state.nodes[0].round_state if self.state.ready else None
 
     def run(self) -> None:
         """Run the simulation to its end.
@@ -217,7 +217,7 @@ class Simulation:
         worker, life = sums.worker, len(sums.worlds)
         recorded = self.log_dir is not None or self.numerics.evaluates
         world = SimulatedWorld(
-            self.engine, self.side, self.state_server, worker, self.options.seed, life, self.leases, recorded
+            self.engine, self.state, self.state_server, worker, self.options.seed, life, self.leases, recorded
         )
         world.collective, world.step_times = self.collective, self.cluster.step_times
         sums.worlds.append(world)

@@ -30,7 +30,7 @@ class VirtualStore(Store):
     """One worker's connection to the modelled servers.
 
     Args:
-        side: the servers, and the state that all workers share.
+        state: the servers, and the state that all workers share.
         host: where this worker runs.
         rank: its slot.
         owner: the owner of its transfers, see `ports.NetworkTransfer`.
@@ -48,21 +48,21 @@ class VirtualStore(Store):
     address = ""
 
     def __init__(
-        self, side: ClusterState, host: str, rank: int, owner: object, straggler: Straggler | None = None
+        self, state: ClusterState, host: str, rank: int, owner: object, straggler: Straggler | None = None
     ) -> None:
-        self.side, self.host, self.owner = side, host, owner
-        self.rank, self.workers, self.servers = rank, side.slots, len(side.nodes)
-        self.bucket_elements, self.carries_values = side.bucket_elements, side.model is None
-        side.nonces += 1
-        self.nonce = side.nonces
+        self.state, self.host, self.owner = state, host, owner
+        self.rank, self.workers, self.servers = rank, state.slots, len(state.nodes)
+        self.bucket_elements, self.carries_values = state.bucket_elements, state.model is None
+        state.nonces += 1
+        self.nonce = state.nonces
         self.sent = self.received = 0.0
         self.polls = 0
         self.tasks: list[VirtualTask] = []
-        self._engine, self._straggler = side.engine, straggler
+        self._engine, self._straggler = state.engine, straggler
         self._buffers: dict[int, np.ndarray] = {}
         self._elements: dict[int, int] = {}  # key → values of its array
         self._known: set[int] = set()
-        self._queued: list[list[ArraySpec]] = [[] for _ in side.nodes]
+        self._queued: list[list[ArraySpec]] = [[] for _ in state.nodes]
         self._awaited: Awaited | None = None
         self._cancelled = False
         self._under_way = 0  # number of messages in transit
@@ -70,7 +70,7 @@ class VirtualStore(Store):
 
     @override
     def sizes(self, own: Mapping[str, int]) -> Mapping[str, int]:
-        return modelled(self.side.model, own)
+        return modelled(self.state.model, own)
 
     # --- time and tasks ---------------------------------------------------------------------------
 
@@ -110,14 +110,14 @@ class VirtualStore(Store):
     @override
     def send_handshake(self, handshake: Handshake) -> None:
         specification = handshake.specification
-        self.side.message_bytes = message_bytes(self.workers, specification.scalars, specification.per_host)
+        self.state.message_bytes = message_bytes(self.workers, specification.scalars, specification.per_host)
         self.command(handshake)
-        self.side.poke()  # another worker may have had this slot
+        self.state.poke()  # another worker may have had this slot
 
     def command(self, command: Command) -> None:
         """See `Store.command`; it takes no time."""
         self._engine.settle()
-        for node in self.side.nodes:
+        for node in self.state.nodes:
             node.endpoint.command(command)
 
     def buffer(self, key: int, elements: int) -> np.ndarray:
@@ -130,21 +130,21 @@ class VirtualStore(Store):
 
     def init_shared(self, specs: Sequence[Sequence[ArraySpec]]) -> None:
         """See `Store.init_shared`; its only cost is the wait for the other workers."""
-        side = self.side
-        if self.rank == 0 and 0 not in side.ready:  # not yet, even if an earlier worker 0 has crashed
+        state = self.state
+        if self.rank == 0 and 0 not in state.ready:  # not yet, even if an earlier worker 0 has crashed
             self.open(specs)
-            side.shared.update(key for part in specs for key, _ in part)
-        side.ready.add(self.rank)
-        if len(side.ready) == side.slots and not side.everyone_ready.triggered:
-            side.everyone_ready.succeed()
-        self._engine.wait(side.everyone_ready, "all workers to come")
-        self._known |= side.shared
+            state.shared.update(key for part in specs for key, _ in part)
+        state.ready.add(self.rank)
+        if len(state.ready) == state.slots and not state.everyone_ready.triggered:
+            state.everyone_ready.succeed()
+        self._engine.wait(state.everyone_ready, "all workers to come")
+        self._known |= state.shared
 
     def open(self, specs: Sequence[Sequence[ArraySpec]]) -> None:
         """See `Store.open`; it takes no time."""
         if not self.carries_values:
             return
-        for node, part in zip(self.side.nodes, specs, strict=True):
+        for node, part in zip(self.state.nodes, specs, strict=True):
             for key, _ in part:
                 self._store_first(node, key, self._buffers.pop(key))
 
@@ -160,7 +160,7 @@ class VirtualStore(Store):
         queue.extend(specs)
         if message is None:
             return
-        node, side = self.side.nodes[server], self.side
+        node, state = self.state.nodes[server], self.state
         self._queued[server] = []
         pushes: list[Push] = []
         if self.carries_values:
@@ -171,31 +171,31 @@ class VirtualStore(Store):
             self._of(message["sequence"])
         else:
             self._engine.settle()
-        total = bytes_of(queue) + side.message_bytes
+        total = bytes_of(queue) + state.message_bytes
         self.sent += total
         self._under_way += 1
 
         def handle() -> None:
             node.receive(pushes)
             node.endpoint.server.receive(message, others)
-            side.changed([self.rank, *(int(other["rank"]) for other in others)], node.time)
+            state.changed([self.rank, *(int(other["rank"]) for other in others)], node.time)
             if others or message["kind"] != wire.COMMIT:  # the message may have been refused, or a worker has left
-                side.poke()
+                state.poke()
             self._under_way -= 1
             if self._flushed is not None and not self._under_way:
                 wake, self._flushed = self._flushed, None
-                side.engine.call_at(node.time, wake, None)
+                state.engine.call_at(node.time, wake, None)
 
         def arrive() -> None:
             node.occupy(len(queue) + 1, total, handle)
 
-        side.network.send(self.host, node.model.host, total, arrive, self.owner)
+        state.network.send(self.host, node.model.host, total, arrive, self.owner)
 
     @override
     def fetch(self, server: int, specs: Sequence[ArraySpec]) -> "Iterable[np.ndarray]":
         if not specs:
             return ()
-        node = self.side.nodes[server]
+        node = self.state.nodes[server]
         if self.carries_values:
             for key, elements in specs:
                 self._set_up(node, key, elements)
@@ -225,7 +225,7 @@ class VirtualStore(Store):
         awaited = self._of(sequence)
         if self._engine.now >= awaited.noticed:
             return self._checked(check)
-        if self.rank in self.side.hosts:
+        if self.rank in self.state.hosts:
             self._checked(check)
         return None
 
@@ -253,8 +253,8 @@ class VirtualStore(Store):
 
     def round_trip(self, node: ServerNode) -> float:
         """Return the seconds of a poll of a server's status."""
-        network, host = self.side.network, node.model.host
-        return 2 * network.latency(self.host, host) + network.carrying(self.host, host, self.side.message_bytes)
+        network, host = self.state.network, node.model.host
+        return 2 * network.latency(self.host, host) + network.carrying(self.host, host, self.state.message_bytes)
 
     def held(self, at: float) -> float:
         """Return the seconds by which a message that this worker sends at that time is delayed."""
@@ -262,16 +262,16 @@ class VirtualStore(Store):
 
     def poll(self, node: ServerNode, times: int) -> None:
         """Count a number of polls of a server's status."""
-        size = self.side.message_bytes
+        size = self.state.message_bytes
         self._count(node, times * config.SIMULATE_MESSAGE_BYTES)
         self.received += times * size
         self.polls += times
-        self.side.network.count(node.model.host, self.host, times * size)
+        self.state.network.count(node.model.host, self.host, times * size)
 
     def _count(self, node: ServerNode, size: float) -> None:
         """Count bytes to a server that do not compete for bandwidth."""
         self.sent += size
-        self.side.network.count(self.host, node.model.host, size)
+        self.state.network.count(self.host, node.model.host, size)
 
     def _set_up(self, node: ServerNode, key: int, elements: int) -> None:
         """Register a key with a server if it is unknown there."""
@@ -291,8 +291,8 @@ class VirtualStore(Store):
 
     def _snapshots(self) -> list[Status]:
         return [
-            Status.of_round_state(node.round_state, self.rank, self.side.everyone, server)
-            for server, node in enumerate(self.side.nodes)
+            Status.of_round_state(node.round_state, self.rank, self.state.everyone, server)
+            for server, node in enumerate(self.state.nodes)
         ]
 
     def _checked(self, check: Callable[[Status], None]) -> list[Status]:
@@ -306,7 +306,7 @@ class VirtualStore(Store):
         if self._awaited is None or self._awaited.sequence != sequence:
             self._awaited = Awaited(self, sequence, self._engine.now)
             if not self._awaited.check(self._engine.now):
-                self.side.waiting[self.rank] = self._awaited
+                self.state.waiting[self.rank] = self._awaited
         return self._awaited
 
     def _await(self, awaited: Awaited, check: Callable[[Status], None]) -> None:
@@ -349,13 +349,13 @@ class Fetch:
         self._arrays: list[np.ndarray] = []
         self._complete = False
         self._wake: Callable[[Any], None] | None = None
-        side = store.side
-        arrives = side.engine.now + side.network.latency(store.host, node.model.host)
-        side.engine.call_at(arrives, self._requested)
+        state = store.state
+        arrives = state.engine.now + state.network.latency(store.host, node.model.host)
+        state.engine.call_at(arrives, self._requested)
 
     def __iter__(self) -> Iterator[np.ndarray]:  # the wait begins with the first step
         if not self._complete:
-            engine = self._store.side.engine
+            engine = self._store.state.engine
             self._wake = engine.waker(f"the model (worker {self._store.rank})")
             engine.pause()
         yield from self._arrays
@@ -366,9 +366,9 @@ class Fetch:
     def _hand_out(self) -> None:
         store, node = self._store, self._node
         if store.carries_values:
-            shared = store.side.shared
+            shared = store.state.shared
             self._arrays = [node.copy(key, shared=key in shared) for key, _ in self._specs]
-        store.side.network.send(node.model.host, store.host, self._size, self._arrived, store.owner, node.time)
+        store.state.network.send(node.model.host, store.host, self._size, self._arrived, store.owner, node.time)
 
     def _arrived(self) -> None:
         self._complete = True

@@ -77,7 +77,7 @@ class SimulatedWorld:
 
     Args:
         engine: the simulation's engine.
-        side: the servers and the network.
+        state: the servers and the network.
         state_server: the state server.
         worker: the worker's model.
         seed: seed of its device's jitter.
@@ -100,7 +100,7 @@ class SimulatedWorld:
     def __init__(
         self,
         engine: SimulationEngine,
-        side: ClusterState,
+        state: ClusterState,
         state_server: SimulatedStateServer,
         worker: WorkerModel,
         seed: int,
@@ -115,7 +115,7 @@ class SimulatedWorld:
         self.questions: list[SimulatedCoordination] = []
         self.helpers: list[GreenletTask] = []
         self._read = (0, 0)
-        self._engine, self._side, self._state_server = engine, side, state_server
+        self._engine, self._state, self._state_server = engine, state, state_server
         self._worker, self._leases = worker, leases
 
     def exchange(self, specification: Specification) -> Exchange:
@@ -125,19 +125,19 @@ class SimulatedWorld:
             line = SimulatedCollective(specification, self.collective, self._worker.rank, straggler)
             self.connections.append(line)
             return line
-        store = VirtualStore(self._side, self._worker.host, self._worker.rank, self, straggler)
+        store = VirtualStore(self._state, self._worker.host, self._worker.rank, self, straggler)
         self.connections.append(store)
-        return ParameterServerExchange(specification, store, host_group=self._side.host_group(store.rank, store.nonce))
+        return ParameterServerExchange(specification, store, host_group=self._state.host_group(store.rank, store.nonce))
 
     @property
     def per_host(self) -> int:
         """The largest number of workers on a host that exchange as one; 1: each by itself."""
-        return self._side.per_host
+        return self._state.per_host
 
     def crash(self) -> None:
         """Record that this worker's machine has crashed, also for the other workers of its host."""
         self.simulated.crash()
-        if (host := self._side.hosts.get(self._worker.rank)) is not None:
+        if (host := self._state.hosts.get(self._worker.rank)) is not None:
             for store in self.connections:
                 if isinstance(store, VirtualStore):
                     host.end(store.nonce)
@@ -147,7 +147,7 @@ class SimulatedWorld:
     ) -> Coordination:
         """Connect to the modelled state server; there is only one, with one job."""
         client = SimulatedCoordination(
-            self._state_server, self._engine, self._side.network, self._worker.host, rank, self._leases
+            self._state_server, self._engine, self._state.network, self._worker.host, rank, self._leases
         )
         self.questions.append(client)
         if not delayed:
@@ -171,7 +171,7 @@ class SimulatedWorld:
     @property
     def traffic(self) -> tuple[int, int]:
         """Bytes sent and received so far, computed from the sizes of the modelled messages."""
-        scale = self._side.network.scale
+        scale = self._state.network.scale
         sent = scale * sum(connection.sent for connection in self.connections) + sum(
             question.sent for question in self.questions
         )

@@ -24,7 +24,7 @@ SPEED = 125e6 * 0.94
 
 def amount(simulation: Simulation) -> tuple[float, int]:
     """The bytes and messages of the model on the modelled wire, one way, of one worker."""
-    return model_amount(simulation.side.nodes[0].endpoint.server.layout)
+    return model_amount(simulation.state.nodes[0].endpoint.server.layout)
 
 
 def outcome(modelled: ClusterModel, *words: str, **options: Any) -> dict[str, Any]:

@@ -21,7 +21,7 @@ def test_simulated_dgs_sends_small_messages_and_survives_a_crash():
         chosen = options(*WORDS, data, f"--mode={mode}", *flags, rounds=12)
         simulation = Simulation(modelled, chosen, GradientNumerics(chosen, 2))
         simulation.run()
-        sent[mode] = simulation.network.received["s0"] / simulation.side.nodes[0].round_state.version
+        sent[mode] = simulation.network.received["s0"] / simulation.state.nodes[0].round_state.version
         assert simulation.rounds == 12
     assert sent["dgs"] < sent["async"] / 5
 

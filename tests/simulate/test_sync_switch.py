@@ -29,7 +29,7 @@ def simulate(*words, servers=2, numerics=None, **arguments):
 
 
 def first_round_state(simulation):
-    first, *other_states = [node.round_state for node in simulation.side.nodes]
+    first, *other_states = [node.round_state for node in simulation.state.nodes]
     for (
         other
     ) in other_states:  # the first server decides when the run is over: the others may use a last commit of each worker

@@ -28,7 +28,7 @@ def sharing(modelled, *hosts):
 
 
 def agreeing(simulation):
-    states = [node.round_state for node in simulation.side.nodes]
+    states = [node.round_state for node in simulation.state.nodes]
     assert len({(state.round, state.version, state.samples) for state in states}) == 1
     return states[0]
 
@@ -89,7 +89,7 @@ def test_tiered_worker_that_was_left_out_comes_back_when_it_is_faster(words):
 def test_tiered_worker_that_is_replaced_is_sorted_in_again(words):
     modelled = cluster(*FAST, 2.0, servers=2, crashes=[(2, 5.0, 1.0), (1, 9.0, 1.0)])
     simulation = tiered(*words, modelled=modelled, rounds=100)
-    assert [node.round_state.round for node in simulation.side.nodes] == [100, 100]
+    assert [node.round_state.round for node in simulation.state.nodes] == [100, 100]
     assert simulation.workers[0].ended < 100 * 0.15 + 12.0
 
 
