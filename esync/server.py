@@ -4,7 +4,6 @@ It accepts the worker's flags. With -g N it sums payloads on that GPU, otherwise
 """
 
 import argparse
-import logging
 import os
 from typing import Any
 
@@ -16,8 +15,6 @@ from .membership.peers import OutgoingConnections
 from .runtime import output, program
 from .runtime.environment import Cluster, take_role
 from .runtime.watchdog import Watchdog, WatchedWait
-
-log = logging.getLogger(__name__)
 
 
 def main(arguments: list[str] | None = None) -> int:

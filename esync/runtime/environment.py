@@ -103,9 +103,9 @@ def take_role(role: str, environment: MutableMapping[str, str] = os.environ) -> 
         raise EnvironmentProblemError(f"DMLC_ROLE is {current!r}, but this is the program of the {role}")
 
 
-def replacement_promised(environment: Mapping[str, str] = os.environ) -> bool:
+def replacement_promised() -> bool:
     """Return whether the launcher will replace this process if it dies."""
-    remaining = environment.get(SUPERVISED_VARIABLE, "")
+    remaining = os.environ.get(SUPERVISED_VARIABLE, "")
     return remaining.isdecimal() and int(remaining) > 0
 
 

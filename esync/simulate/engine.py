@@ -76,7 +76,6 @@ class GreenletTask:
         name: its name in messages.
         time: its own clock in seconds, never behind the engine's while it runs.
         waits_for: description of the awaited event; "" while it runs.
-        crashed: whether it was ended by a crash, so that it must not affect others any more.
         done: whether its function has returned, or it has crashed.
     """
 
@@ -84,7 +83,6 @@ class GreenletTask:
         self.name = name
         self.time = 0.0
         self.waits_for = "its beginning"
-        self.crashed = False
         self._engine = engine
         self._waits = 0
         self._greenlet = greenlet.greenlet(body, parent=engine.hub)
@@ -217,7 +215,6 @@ class SimulationEngine:
         """End a task as a crash of its machine would. Call it from an event, not from a task."""
         if task.done:
             return
-        task.crashed = True
         self.switch_to(task, lambda: task.crash(self.time))
 
     def switch_to(self, task: GreenletTask, switch: Callable[[], Any]) -> None:

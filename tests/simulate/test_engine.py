@@ -111,7 +111,6 @@ def test_engine_crash_ends_a_waiting_task_for_good():
     engine.run()
     assert seen == [("crashed", 1.0)]
     assert task.done
-    assert task.crashed
 
 
 def test_engine_crash_ends_a_task_that_is_ahead():

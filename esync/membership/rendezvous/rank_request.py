@@ -66,16 +66,16 @@ def asking(cluster: Cluster, rank: int, check: Callable[[], None]) -> Iterator[N
                     os.environ[name] = value
 
 
-def own_host(scheduler: Address, environment: Mapping[str, str] = os.environ) -> str:
+def own_host(scheduler: Address) -> str:
     """Return the address with which this process registers.
 
     It is DMLC_NODE_HOST or the address of DMLC_INTERFACE, as in ps-lite; otherwise the local address of
     connections to the scheduler.
     """
-    if host := environment.get("DMLC_NODE_HOST"):
+    if host := os.environ.get("DMLC_NODE_HOST"):
         return host
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        if interface := environment.get("DMLC_INTERFACE"):
+        if interface := os.environ.get("DMLC_INTERFACE"):
             answer = fcntl.ioctl(probe, _SIOCGIFADDR, _INTERFACE.pack(interface.encode()))
             return socket.inet_ntoa(answer[_ADDRESS])
         probe.connect(scheduler)
