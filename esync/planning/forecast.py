@@ -199,15 +199,6 @@ def speeds_of(description: Description, file: Path) -> list[float]:
     return [batch_size_of(description) / worker.device.mean for worker in workers]
 
 
-def limit_of(description: Description, file: Path) -> float:
-    """Return the samples per second that all devices would compute without exchanges.
-
-    Raises:
-        DescriptionError: a device's time is not known.
-    """
-    return sum(speeds_of(description, file))
-
-
 def batch_size_of(description: Description) -> int:
     """Return the samples of one iteration on one device."""
     size: Any = description.simulate.batch_size or description.train.get("batch_size") or config.BATCH_SIZE

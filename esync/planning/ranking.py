@@ -15,7 +15,7 @@ from ..samples import UNKNOWN, Training
 from ..simulate.cluster import model
 from ..simulate.parallel import Failed, outcomes, pool
 from .candidates import Candidate, PlanClass, candidates, excluded, twins, unsuited
-from .forecast import Forecast, Task, forecast, limit_of, prepared, speeds_of
+from .forecast import Forecast, Task, forecast, prepared, speeds_of
 from .what_if import Change, WhatIfError, changed
 
 #: Called with the number of simulated candidates, and of all.
@@ -203,7 +203,7 @@ def _network_notes(changes: Sequence[Change], clusters: Sequence[Description]) -
 
 def _tasks(description: Description, path: Path, modes: Sequence[str], per_host: bool | None = None) -> list[Task]:
     """Return the candidates to simulate on one cluster; see `candidates`."""
-    limit = limit_of(description, path)
+    limit = sum(speeds_of(description, path))  # without exchanges
     with errors_of(path):
         cluster = model(description, path.parent)
     return [

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pydantic import ValidationError
@@ -94,15 +95,7 @@ def changed(description: Description, change: Change) -> Description:
     return description
 
 
-def _network(description: Description, value: str, host: str) -> Description:
-    return _with_link(description, "bandwidth", value, host)
-
-
-def _latency(description: Description, value: str, host: str) -> Description:
-    return _with_link(description, "latency", value, host)
-
-
-def _with_link(description: Description, field: str, value: str, host: str) -> Description:
+def _with_link(field: str, description: Description, value: str, host: str) -> Description:
     """Return a description with another bandwidth or latency of one host, or of all of them."""
     try:
         limit = getattr(NetworkSection.model_validate({field: value}), field)
@@ -177,8 +170,8 @@ def _per_host(description: Description, value: str, _: str) -> Description:
 
 
 _CHANGES: dict[str, Callable[[Description, str, str], Description]] = {
-    "network": _network,
-    "latency": _latency,
+    "network": partial(_with_link, "bandwidth"),
+    "latency": partial(_with_link, "latency"),
     "without": _without,
     "add": _add,
     "servers": _servers,
