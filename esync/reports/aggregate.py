@@ -16,6 +16,7 @@ from .summary_file import (
     Summary,
     SummaryError,
     algorithm_info_of,
+    columns_of,
     load_run_info,
     save_summary,
 )
@@ -48,7 +49,7 @@ class ModeReport:
     @property
     def rounds_read(self) -> int:
         """Number of round files in the summary."""
-        return sum(len(device.rounds_list) for devices in self.summary.values() for device in devices.values())
+        return sum(len(device.rounds_list) for device in columns_of(self.summary))
 
     def as_json(self) -> dict[str, Any]:
         """Return the report for --json."""

@@ -44,7 +44,7 @@ class Comparison:
     @property
     def runs(self) -> list[LoggedRun]:
         """All runs, group by group."""
-        return [run for section in self.sections for group in section.groups for run in group.runs]
+        return [run for section in self.sections for run in section.runs]
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row for each run: its group, name and facts, differing options, and figures."""

@@ -44,7 +44,7 @@ def section_text(section: Section, width: int = UNLIMITED) -> str:
 def results_text(section: Section, width: int = UNLIMITED) -> str:
     """Return the table of the groups' means, and that of their speedups."""
     title = ", ".join(part for part in (section.network, section.dataset, section.metric.label) if part)
-    runs = sum(len(group.runs) for group in section.groups)
+    runs = len(section.runs)
     text = f"{title}: {runs} run{'s' * (runs > 1)}"
     if runs > len(section.groups):
         text += f", mean ± standard deviation [{LEVEL:.0%} confidence interval of the mean]"

@@ -32,6 +32,9 @@ class Skipped:
     category: Category
     reason: str
 
+    def __str__(self) -> str:
+        return f"skipped ({self.category}) {self.path}: {self.reason}"
+
 
 @dataclass(frozen=True)
 class DeviceFolder:

@@ -11,7 +11,7 @@ from ..runtime.evaluation_result import recalls
 from ..runtime.metric import Metric
 from . import metrics
 from .modes import Mode
-from .summary_file import DeviceSummary, Summary
+from .summary_file import DeviceSummary, Summary, columns_of
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ def _percent(share: float) -> str:
 
 def metric_of(summary: Summary) -> Metric:
     """Return the metric of a run's evaluations."""
-    columns = _columns(summary)
+    columns = columns_of(summary)
     return columns[_evaluated(columns)].metric
 
 
@@ -229,15 +229,11 @@ def common_target(summaries: Iterable[Summary], target: float | None) -> float |
     """
     if target is not None:
         return target
-    columns = [column for summary in summaries for column in _columns(summary)]
+    columns = [column for summary in summaries for column in columns_of(summary)]
     if all(column.metric.is_accuracy for column in columns):
         return config.TARGET_ACCURACY
     targets = {column.run.target for column in columns if column.run and not column.metric.is_accuracy}
     return targets.pop() if len(targets) == 1 else None
-
-
-def _columns(summary: Summary) -> list[DeviceSummary]:
-    return [device for devices in summary.values() for device in devices.values()]
 
 
 def _evaluated(columns: list[DeviceSummary]) -> int:
@@ -250,7 +246,7 @@ def _evaluated(columns: list[DeviceSummary]) -> int:
 
 def run_figures(mode: Mode, summary: Summary, target: float | None) -> RunFigures:
     """Compute the figures of one run."""
-    columns = _columns(summary)
+    columns = columns_of(summary)
     devices = tuple(
         _device_figures(host, name, device) for host, group in summary.items() for name, device in group.items()
     )

@@ -197,6 +197,11 @@ class Section:
     differing: Mapping[str, tuple[Any, ...]]
 
     @property
+    def runs(self) -> list[LoggedRun]:
+        """All runs, group by group."""
+        return [run for group in self.groups for run in group.runs]
+
+    @property
     def quantities(self) -> tuple[Quantity, ...]:
         """The figures to compare; recalls where all runs have them."""
         recalled = all(run.figures.min_recall is not None for group in self.groups for run in group.runs)

@@ -31,7 +31,6 @@ from .discovery import (
     DEVICE_FOLDER,
     SPEEDUP_FILE,
     DeviceFolder,
-    Skipped,
     Source,
     find_devices,
     holds_rounds,
@@ -49,6 +48,7 @@ from .summary_file import (
     Summary,
     SummaryError,
     algorithm_info_of,
+    columns_of,
     load_summary,
     save_summary,
 )
@@ -266,17 +266,13 @@ def _load(folder: Path, target: float | None) -> LoggedRun:
         raise NoRunError(f"{folder}: there is no run in it: expected HOST/DEVICE/iter-N.txt", problems)
     summary = report.summary
     problems += [*notes, *report.warnings]
-    problems += map(_skipped, report.skipped)
+    problems += map(str, report.skipped)
     if not summary:
         raise NoRunError(f"{folder}: no file in it holds a round", problems)
     info = algorithm_info_of(summary)
     mode = _mode(folder, summary, info)
     target = common_target([summary], target)
     return LoggedRun(folder, replace(mode, style=style_of(info, mode.style)), summary, target, tuple(problems))
-
-
-def _skipped(skip: Skipped) -> str:
-    return f"skipped ({skip.category}) {skip.path}: {skip.reason}"
 
 
 def devices_in(folder: Path) -> tuple[list[DeviceFolder], bool, list[str]]:
@@ -287,7 +283,7 @@ def devices_in(folder: Path) -> tuple[list[DeviceFolder], bool, list[str]]:
     """
     below_hosts, foreign = find_devices(folder)
     if devices := [device for device in below_hosts if device.rounds]:
-        ignored = [_skipped(skip) for skip in foreign if any(skip.path.glob("iter-*.txt"))]
+        ignored = [str(skip) for skip in foreign if any(skip.path.glob("iter-*.txt"))]
         return devices, True, [*_aside(below_hosts), *ignored]
     itself = list_device(folder.resolve().parent.name, folder)
     below = [subfolder for subfolder in subfolders(folder) if DEVICE_FOLDER.fullmatch(subfolder.name)]
@@ -345,15 +341,14 @@ def _is_current(path: Path, summary: Summary, devices: list[DeviceFolder]) -> bo
             or source.newest >= written
         ):
             return False
-    return sum(map(len, summary.values())) == len(devices)
+    return len(columns_of(summary)) == len(devices)
 
 
 def _mode(folder: Path, summary: Summary, info: AlgorithmInfo) -> Mode:
     """Return the mode of a run, by the name of its folder or else by run.json."""
     name = folder.resolve().name
     mode = mode_of(name, info)
-    devices = (columns for group in summary.values() for columns in group.values())
-    facts = next((columns.run.model_dump() for columns in devices if columns.run), {})
+    facts = next((columns.run.model_dump() for columns in columns_of(summary) if columns.run), {})
     algorithm = facts.get("mode")
     if mode.built_in or not isinstance(algorithm, str) or algorithm in ("", mode.name):
         return mode

@@ -24,6 +24,7 @@ from .aggregate import ModeReport, summarize_mode
 from .discovery import holds_rounds, mode_folders, others_to_choose
 from .metrics import MAX_NUMBER
 from .modes import FOLDERS, mode_of
+from .summary_file import columns_of
 
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -127,14 +128,14 @@ def _folders_to_read(network_folder: Path, chosen: str | None) -> list[str]:
 def _print_report(report: ModeReport) -> None:
     """Print the path of the summary and, to standard error, what is missing in it."""
     if report.summary:
-        devices, path = sum(map(len, report.summary.values())), printable(str(report.path))
+        devices, path = len(columns_of(report.summary)), printable(str(report.path))
         print(f"{report.mode.label}: {report.rounds_read} round files, devices: {devices}, in {path}")
     if report.earlier:
         terminal.print_error(f"{report.mode.folder}: {report.earlier}")
     for warning in report.warnings[: config.SKIPPED_SHOWN]:
         terminal.print_error(f"{report.mode.folder}: {warning}")
     for skip in report.skipped[: config.SKIPPED_SHOWN]:
-        terminal.print_error(f"skipped ({skip.category}) {skip.path}: {skip.reason}")
+        terminal.print_error(str(skip))
     unnamed = max(0, len(report.skipped) - config.SKIPPED_SHOWN) + max(0, len(report.warnings) - config.SKIPPED_SHOWN)
     if unnamed:
         terminal.print_error(f"… and {unnamed} more; --json FILE lists all of them")

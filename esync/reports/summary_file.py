@@ -235,10 +235,14 @@ Summary = dict[str, dict[str, DeviceSummary]]
 _SUMMARY: TypeAdapter[Summary] = TypeAdapter(Summary)
 
 
+def columns_of(summary: Summary) -> list[DeviceSummary]:
+    """Return the columns of all devices."""
+    return [device for devices in summary.values() for device in devices.values()]
+
+
 def algorithm_info_of(summary: Summary) -> AlgorithmInfo:
     """Return the description of the first device that has one."""
-    devices = (device for devices in summary.values() for device in devices.values())
-    infos = (device.run.algorithm for device in devices if device.run and device.run.algorithm)
+    infos = (device.run.algorithm for device in columns_of(summary) if device.run and device.run.algorithm)
     return next(infos, AlgorithmInfo())
 
 

@@ -145,7 +145,7 @@ def _percent(share: float) -> str:
 
 
 def _sections(section: Compared, suffix: str) -> list[Section]:
-    several = sum(len(group.runs) for group in section.groups) > 1
+    several = len(section.runs) > 1
     sections = [Section(f"Results{suffix}", [_results(section)])] if several else []
     sections.append(Section(f"Curves{suffix}", charts(section)))
     tables = [parts_table(_run_label(group, group.counted[0]), group.counted[0].figures) for group in section.groups]
@@ -339,7 +339,7 @@ def _options(section: Compared, suffix: str) -> list[Section]:
         ]
         columns = ["option", *(group.label for group in section.groups)]
         sections.append(Section(f"What differs{suffix}", [Table(columns, differing, len(columns))]))
-    runs = [run for group in section.groups for run in group.runs]
+    runs = section.runs
     common: list[list[str | Cell]] = [*_facts(runs)]
     for name, value in sorted(runs[0].options.items()):
         if name != "seed" and all(run.options.get(name) == value for run in runs):
