@@ -3,7 +3,6 @@
 --long adds further moments near the end.
 """
 
-import contextlib
 import json
 import os
 import re
@@ -160,26 +159,6 @@ def test_launch_with_worker_killed_near_the_end_finishes_the_run(tmp_path, data_
     assert list(tmp_path.glob("logs/lenet/dying/left/cpu/model/model.params"))
 
 
-@pytest.mark.parametrize("small_disk", ["8m"], indirect=True)
-def test_launch_with_disk_full_for_a_while_continues(tmp_path, data_dir, launch: Start, small_disk):
-    """The disk holds the logs of workers and processes, and the launcher's own output."""
-    train = {"mode": "sync", "rounds": 60, "learning_rate": 0.01, "no_evaluation": True}
-    content = description([0.1], data_dir=str(data_dir), log_dir=str(small_disk), **train)
-    job = launch(write(tmp_path / "cluster.yaml", content), "--json", "result.json")
-    folder = small_disk / "lenet" / "sync"
-    job.until(lambda: len(rounds(folder / "left" / "cpu")) >= 2)
-    with open(small_disk / "ballast", "wb", buffering=0) as ballast, contextlib.suppress(OSError):
-        while True:
-            ballast.write(bytes(4096))
-    logged = rounds(folder / "left" / "cpu")
-    job.until(lambda: "No space left on device; the job goes on" in job.output)
-    assert rounds(folder / "left" / "cpu") == logged
-    (small_disk / "ballast").unlink()
-    assert job.wait() == 0, job.output
-    assert rounds(folder / "left" / "cpu") == list(range(1, 61))
-    assert json.loads((tmp_path / "result.json").read_text())["figures"]["rounds"] == 60
-
-
 def test_launch_that_ends_or_is_killed_leaves_no_process(tmp_path, data_dir, launch: Start):
     """It is terminated, interrupted during its start, and killed."""
     content = description([0.1, 0.1], max_time=300, data_dir=str(data_dir), local_lr=0.001)
@@ -276,37 +255,22 @@ def test_launch_dry_run_prints_every_command_and_starts_nothing(tmp_path, capsys
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["none.yaml"], "launch: error: none.yaml: No such file or directory\n"),
         (
             ["bad.yaml"],
             "launch: error: bad.yaml:1: workers[0].devise: unknown key; known: host, device, count, step_time",
         ),
-        (
-            ["good.yaml", "--local-lr", "1", "--mode", "sync"],
-            "launch: error: --local-lr makes no sense with --mode sync",
-        ),
         (["lost.yaml"], "launch: error: lost.yaml: train: --resume needs --checkpoint-dir"),
-        (["good.yaml", "--rounds", "0"], "'0' should be a whole number of 1 or more"),
         (
-            ["good.yaml", "--dry-run", "--json", "x"],
+            ["lost.yaml", "--dry-run", "--json", "x"],
             "--json describes how a job went, and with --dry-run",
-        ),
-        ([], "the following arguments are required: FILE"),
-        (
-            ["far.yaml"],
-            "launch: error: far.yaml: hosts.left.address: localhost (127.0.0.1) is reached from the machine",
         ),
     ],
 )
 def test_launch_with_mistake_names_it(tmp_path, monkeypatch, capsys, words, message):
     monkeypatch.chdir(tmp_path)
-    good = description([0.1])
-    write(tmp_path / "good.yaml", good)
     text = "{workers: [{devise: cpu, host: a}], scheduler: {host: a}, servers: [{host: a}]}\n"
     (tmp_path / "bad.yaml").write_text(text)
-    write(tmp_path / "lost.yaml", {**good, "train": {**good["train"], "resume": True}})
-    far = {"hosts": {"far": {"address": "203.0.113.7"}}, "workers": [{"host": "far", "device": "cpu"}]}
-    write(tmp_path / "far.yaml", {**good, **far, "hosts": {**good["hosts"], **far["hosts"]}, "train": {"mode": "sync"}})
+    write(tmp_path / "lost.yaml", description([0.1], resume=True))
     files = sorted(os.listdir(tmp_path))
     try:
         code: object = main(words)

@@ -88,17 +88,6 @@ def test_checkpoint_that_cannot_be_written_fails_the_job(tmp_path, data_dir, lau
     assert "cannot write a checkpoint" in job.output
 
 
-def test_servers_do_not_outlive_the_notice(tmp_path, data_dir, launch: Start):
-    job = launch(write(tmp_path / "cluster.yaml", cluster(data_dir, 3)), "--", "sh", "-c", "sleep 60; true")
-    job.until(lambda: bool(list(tmp_path.rglob("worker-1.log"))))
-    time.sleep(1)
-    began = time.monotonic()
-    job.process.send_signal(signal.SIGUSR1)
-    assert job.wait(LIMIT) == os.EX_TEMPFAIL, job.output
-    assert time.monotonic() - began < 15
-    assert "worker-0 (left/cpu) was ended by SIGUSR1 before it listened for a notice" in job.output
-
-
 @pytest.mark.parametrize(("place", "number"), [("check_hosts", signal.SIGUSR1), ("report.write_page", signal.SIGTERM)])
 def test_notice_while_no_process_runs_has_the_same_exit_code(tmp_path, data_dir, launch: Start, place, number):
     program = (

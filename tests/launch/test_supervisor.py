@@ -24,6 +24,7 @@ from esync.launch.status_table import WorkerRow
 from esync.launch.supervisor import Supervisor
 from esync.runtime import progress
 from esync.runtime.progress import Progress
+from tests.support import child
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -95,18 +96,9 @@ def supervise(
     return Supervisor(plan, folder, view, restarts).run(), view
 
 
-def ends(pid_file: Path, limit: float = 5) -> bool:
+def ends(pid_file: Path, seconds: float = 5) -> bool:
     """Whether a process that has written its id ends; a signal may still be on its way to it."""
-    stat = Path(f"/proc/{int(pid_file.read_text())}/stat")
-    end = time.monotonic() + limit
-    while time.monotonic() < end:
-        try:
-            if stat.read_text().rpartition(")")[2].split()[0] == "Z":  # nobody has reaped it yet
-                return True
-        except (FileNotFoundError, ProcessLookupError):
-            return True
-        time.sleep(0.02)
-    return False
+    return child.ends(int(pid_file.read_text()), seconds)
 
 
 def wait_until(condition: Callable[[], bool], limit: float = 30) -> None:
@@ -287,18 +279,6 @@ def test_supervisor_that_is_killed_leaves_no_descendants_in_other_sessions(tmp_p
     assert ends(tmp_path / "grandchild", config.LAUNCH_GRACE + 10)
 
 
-def test_supervisor_ends_descendants_in_other_sessions_with_their_process(tmp_path):
-    pid_file = tmp_path / "grandchild"
-    program = f"""
-        import subprocess, sys
-        grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
-        open({str(pid_file)!r}, "w").write(str(grandchild.pid))
-    """
-    outcome, _ = supervise(tmp_path, spec("worker-0", program))
-    assert outcome.ok
-    assert ends(pid_file)
-
-
 def test_supervisor_with_full_disk_loses_output_and_continues_the_job(tmp_path, small_disk):
     """The disk is full while the worker prints, and has room again before it ends."""
     program = f"""
@@ -394,10 +374,12 @@ def test_servers_do_not_wait_for_workers_that_were_preempted_before_they_listene
     sender = signal_once(marker, signal.SIGTERM)
     began = time.monotonic()
     worker = spec("worker-0", f"import time; open({str(marker)!r}, 'w'); time.sleep(60)")
-    outcome = Supervisor(preempted_plan(tmp_path, spec("server-0", LONG, "server"), worker), tmp_path, Recorded()).run()
+    plan, view = preempted_plan(tmp_path, spec("server-0", LONG, "server"), worker), Recorded()
+    outcome = Supervisor(plan, tmp_path, view).run()
     sender.join()
     assert time.monotonic() - began < 20
     assert (outcome.preempted, outcome.failures) == ("SIGTERM", [])
+    assert "worker-0 (here) was ended by SIGUSR1 before it listened for a notice" in view.said
 
 
 def test_replacement_is_told_of_a_preemption_once_it_has_joined(tmp_path):

@@ -33,33 +33,13 @@ def test_supervisor_with_program_that_ends_without_a_trainer_fails_the_job(tmp_p
     assert outcome.replacements == []
 
 
-def test_supervisor_with_program_that_fails_after_the_run_does_not_replace_it(tmp_path, program):
-    outcome, _ = supervise(tmp_path, program("joins(); leaves(); raise SystemExit(3)"), restarts=3)
-    assert [failure.how for failure in outcome.failures] == ["ended with exit code 3"]
-    assert outcome.replacements == []
-
-
 def test_supervisor_with_program_that_fails_after_the_servers_fails_the_job(tmp_path, program):
     flag = str(tmp_path / "left")
     server = f"import os, time\nwhile not os.path.exists({flag!r}): time.sleep(0.05)"
     late = f"import time; joins(); leaves(); open({flag!r}, 'w').close(); time.sleep(2); raise SystemExit(3)"
     outcome, _ = supervise(tmp_path, spec("server-0", server, "server"), program(late), restarts=3)
     assert [failure.how for failure in outcome.failures] == ["ended with exit code 3"]
-
-
-def test_supervisor_with_program_that_dies_while_it_trains_replaces_it(tmp_path, program):
-    text = f"""
-from pathlib import Path
-joins()
-if not Path({str(tmp_path / "died")!r}).exists():
-    Path({str(tmp_path / "died")!r}).touch()
-    raise SystemExit(3)
-leaves()
-"""
-    outcome, view = supervise(tmp_path, program(text), restarts=3)
-    assert outcome.ok
-    assert [replacement.name for replacement in outcome.replacements] == ["worker-0"]
-    assert view.states == {"worker-0": "done"}
+    assert outcome.replacements == []
 
 
 @pytest.mark.parametrize(
