@@ -149,12 +149,6 @@ def test_specification_replaces_statistics_by_their_mean_by_default():
     assert [spec.rules()[name] for name in (STATISTICS, "control")] == [replace_by_mean, add_mean_update]
 
 
-def test_specification_gives_private_channels_to_weights_only():
-    asked = Specification("delay_compensated_sgd", False, private=True)
-    assert [asked.channel(vector, 2) for vector in (WEIGHTS, STATISTICS)] == [3, 0]
-    assert Specification("sgd", False).channel(WEIGHTS, 2) == 0
-
-
 @pytest.mark.parametrize(
     ("part", "field", "value", "message"),
     [

@@ -31,6 +31,10 @@ def test_layout_puts_every_value_in_one_bucket_with_keys_of_its_own(layout, work
         counts[bucket.shard] += 1
     assert covered == {vector: list(range(size)) for vector, size in layout.sizes.items()}
     assert max(counts) - min(counts) <= 1
+    for shard in range(layout.servers):
+        mine = [bucket for bucket in layout.buckets if bucket.shard == shard]
+        assert [bucket.slot for bucket in mine] == list(range(len(mine)))
+        assert layout.mailbox_elements(shard) == max((bucket.stop - bucket.start for bucket in mine), default=1)
     keys = [key(shard) for key in (layout.status_key, layout.mailbox_key) for shard in range(layout.servers)]
     for place, key in enumerate(keys):
         assert key % layout.servers == place % layout.servers
@@ -41,21 +45,6 @@ def test_layout_puts_every_value_in_one_bucket_with_keys_of_its_own(layout, work
             assert layout.locate(key) == (channel, bucket)
             keys.append(key)
     assert len(set(keys)) == len(keys)
-
-
-def test_layout_of_small_model_equals_the_one_by_hand():
-    layout = Layout({WEIGHTS: 5, STATISTICS: 2}, servers=2, bucket_elements=2)
-    assert [(b.shard, b.slot, b.start, b.stop, b.vector) for b in layout.buckets] == [
-        (0, 0, 0, 2, WEIGHTS),
-        (1, 0, 2, 4, WEIGHTS),
-        (0, 1, 4, 5, WEIGHTS),
-        (1, 1, 0, 2, STATISTICS),
-    ]
-    assert [layout.status_key(shard) for shard in (0, 1)] == [0, 1]
-    assert [layout.mailbox_key(shard) for shard in (0, 1)] == [2, 3]
-    assert [layout.mailbox_elements(shard) for shard in (0, 1)] == [2, 2]
-    assert [layout.key(b) for b in layout.buckets] == [4, 5, 6, 7]
-    assert [layout.key(b, channel=1) for b in layout.buckets] == [8, 9, 10, 11]
 
 
 def test_layout_buckets_are_as_large_as_config_says():

@@ -5,17 +5,9 @@ import random
 import pytest
 
 from esync.exchange import ExchangeError
-from esync.runtime.errors import DeadlockError
 
 from ..support.memory_cluster import MemoryCluster, MemoryStore
 from .store_checks import BUCKET, train
-
-
-def test_memory_cluster_in_deadlock_names_who_waits_for_what() -> None:
-    cluster = MemoryCluster(2, random.Random(3).randrange, 1, bucket_elements=BUCKET)
-    cluster.start(0, lambda store: train("sgd", store))
-    with pytest.raises(DeadlockError, match=r"worker 0 waits for .*the other workers to come"):
-        cluster.run()
 
 
 def test_memory_cluster_with_stopped_server_is_given_up_by_all_workers() -> None:

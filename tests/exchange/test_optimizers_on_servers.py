@@ -59,21 +59,11 @@ def test_server_optimizer_takes_one_step_per_round_although_a_worker_dies(rule: 
     assert cluster.weights().tobytes() == by_hand(rule, means, noise(7)).tobytes()
 
 
-COLLECTIVE = [
-    ("sgd", {"clip_gradient": 0.5}, SGDRule(clip_gradient=0.5)),
-    ("adam", {"beta1": 0.5, "beta2": 0.9}, AdamRule(0.5, 0.9)),
-    ("adamw", {}, AdamWRule()),
-    ("centered_rmsprop", {}, CenteredRMSPropRule()),
-]
-
-
-@pytest.mark.parametrize(("name", "options", "rule"), COLLECTIVE, ids=lambda value: str(value) if value else "")
-def test_collective_optimizer_takes_the_same_steps_on_every_rank(
-    name: str, options: dict[str, float], rule: Rule
-) -> None:
-    outcomes = run(WORKERS, partial(train, rounds=ROUNDS, **TERMS), rule=name, options=options)
+def test_collective_optimizer_takes_the_same_steps_on_every_rank() -> None:
+    options = {"beta1": 0.5, "beta2": 0.9}
+    outcomes = run(WORKERS, partial(train, rounds=ROUNDS, **TERMS), rule="adam", options=options)
     means = [np.mean([gradient(rank, n) for rank in range(WORKERS)], axis=0) for n in range(1, ROUNDS + 1)]
-    expected = by_hand(rule, means, noise(0))
+    expected = by_hand(AdamRule(**options), means, noise(0))
     for model, _, state in outcomes:
         np.testing.assert_allclose(model.weights, expected, rtol=1e-4, atol=1e-5)  # sums in another order
         assert model.weights.tobytes() == outcomes[0][0].weights.tobytes()

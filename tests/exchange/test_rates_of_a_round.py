@@ -50,21 +50,6 @@ def test_round_with_rates_equal_up_to_rounding_is_accepted():
     assert commit(round_state, 1, sequence=2, learning_rate=0.0) == [0, 1]
 
 
-def test_rates_of_asynchronous_commits_may_differ():
-    round_state = make(2, synchronous=False)
-    assert commit(round_state, 0) == [0]
-    assert commit(round_state, 1, learning_rate=0.5, momentum=0.9) == [1]
-    assert not round_state.failure
-
-
-def test_rates_of_excluded_workers_may_differ():
-    round_state = make(3)
-    commit(round_state, 0)
-    commit(round_state, 1, learning_rate=0.5, use=wire.DISCARD)
-    assert not round_state.failure
-    assert round_state.acknowledged.tolist() == [0, 1, 0]
-
-
 def test_rates_are_compared_from_the_second_round_after_a_switch():
     """Asynchronous workers learn of the switch at different samples, between which a schedule may
     step.
@@ -93,12 +78,3 @@ def test_commit_of_excluded_worker_is_not_used():
     cluster.send(2, 2, np.float32([1]), **{**RATES, "learning_rate": 0.5})
     assert cluster.weights().tolist() == [pytest.approx(after_one[0] - 0.5)]
     assert not any(memory.staged_bytes for memory in cluster.memories)
-
-
-def test_commit_sent_before_exclusion_still_counts():
-    cluster = MemoryServers(3, [0.0])
-    cluster.send(0, 1, np.float32([1]), learning_rate=1.0)
-    cluster.drop(0)
-    for rank in (1, 2):
-        cluster.send(rank, 1, np.float32([4]), learning_rate=1.0)
-    assert cluster.weights().tolist() == [-3.0]

@@ -111,15 +111,6 @@ def test_ssp_worker_too_far_ahead_is_answered_when_the_slowest_catches_up():
     assert not round_state.pending
 
 
-@pytest.mark.parametrize("staleness", [0, 2])
-def test_ssp_worker_gets_no_further_ahead_than_the_staleness(staleness):
-    round_state = stale(staleness)
-    for sequence in range(1, staleness + 2):
-        assert round_state.acknowledged[0] == sequence - 1
-        commit(round_state, 0, now=1.0, sequence=sequence)
-    assert round_state.acknowledged[0] == staleness
-
-
 def test_ssp_releases_waiting_workers_on_leave_drop_and_end():
     for end in ("leave", "drop"):
         round_state = stale(0)

@@ -222,14 +222,6 @@ def test_shared_host_group_that_all_have_left_is_made_anew(token, start):
     assert one.call(counted) == 0
 
 
-def test_shared_host_group_all_killed_leave_nothing(token, start):
-    processes = [start(joined, token, rank) for rank in RANKS]
-    assert sorted(processes_with(token)) == sorted(process.number for process in processes)
-    for process in processes:
-        process.kill()
-    assert processes_with(token) == []
-
-
 def test_shared_host_group_forked_process_holds_no_locks(token, start):
     one, two = start(joined, token, 1), start(joined, token, 3)
     one.call(add, 5)

@@ -101,11 +101,12 @@ def test_exclusion_takes_effect_at_the_end_of_the_leaders_round():
     for shard in range(2):
         assert cluster.status(shard)["excluded"].tolist() == [0, 1, 0]
         assert cluster.status(shard)["member"].tolist() == [1, 1, 1]
-    cluster.send(1, 2, np.full(4, 100.0), use=wire.DISCARD)  # acknowledged at once, and not used
+    cluster.send(2, 2, np.full(4, 2.0), use=wire.TOGETHER)
+    # Acknowledged at once, and not used; its rate is its own.
+    cluster.send(1, 2, np.full(4, 100.0), use=wire.DISCARD, learning_rate=0.5)
     status = cluster.status(1)
     assert (status["acknowledged"][1], status["used"][1], status["version"]) == (2, 0, 3)
-    for rank in (2, 0):
-        cluster.send(rank, 2, np.full(4, 2.0), use=wire.TOGETHER)
+    cluster.send(0, 2, np.full(4, 2.0), use=wire.TOGETHER)
     assert (cluster.weights() == -(1.0 + 2.0)).all()  # the mean of two
     assert cluster.status()["round"] == 2
     assert cluster.status()["samples"] == 3 + 2

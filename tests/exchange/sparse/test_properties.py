@@ -126,13 +126,6 @@ def test_compressors_with_everything_sent_equal_their_dense_counterparts(gradien
             np.testing.assert_array_equal(step, dense)
 
 
-def test_samomentum_of_entry_silent_for_t_steps_counts_momentum_once() -> None:
-    compressor = SAMomentum(Selection([2], 0.5, 0))
-    for _ in range(5):
-        compressor.compress(np.float32([1.0, 0.001]), 1.0, 0.5)
-    assert compressor.residual[1] == pytest.approx(5 * 0.001)
-
-
 @pytest.mark.parametrize("kind", [GradientDropping, SAMomentum, DeepGradientCompression])
 def test_compressors_restored_continue_bit_for_bit(kind) -> None:
     """Also in the middle of a warm-up; a state with a missing entry is refused."""
