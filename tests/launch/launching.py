@@ -133,6 +133,11 @@ class Launch:
             time.sleep(0.1)
         return remaining
 
+    def finish(self, code: int = 0, limit: float = 180) -> None:
+        """Wait for its end, which must have this exit code, and until nothing of the job is left."""
+        assert self.wait(limit) == code, self.output
+        assert self.gone_within(10) == {}
+
     def sweep(self) -> None:
         """End whatever is left, however the test has gone."""
         self.process.kill()

@@ -79,7 +79,7 @@ def folder(tmp_path: Path, data_dir: Path) -> Path:
 def test_documented_algorithm_trains_resumes_and_is_plotted(folder: Path, launch: Start) -> None:
     (words, again) = commands("esync.launch")
     first = launch(folder / words[0], *words[1:], *QUICK, "--rounds", "4", "--checkpoint-every", "2")
-    assert first.wait(120) == 0, first.output
+    first.finish()
     assert "done: Growing rounds, 4 rounds" in first.output
     assert iterations(folder / "logs") == [GROWING[:4]] * 3  # --grow counts
     for facts in runs(folder / "logs"):
@@ -94,7 +94,7 @@ def test_documented_algorithm_trains_resumes_and_is_plotted(folder: Path, launch
 
     assert again[-2:] == ["--rounds", "15"]
     second = launch(folder / again[0], *again[1:-2], *QUICK, "--rounds", "6")
-    assert second.wait(120) == 0, second.output
+    second.finish()
     for facts in runs(folder / "logs"):
         assert (facts["resumed"], facts["rounds"]) == (4, 6)
         assert facts["clipped"] == sum(GROWING)  # those of the first run were in the checkpoint

@@ -38,9 +38,8 @@ def tokens(job: Launch) -> set[str]:
     }
 
 
-def check_nothing_is_left(job: Launch, names: set[str]) -> None:
+def check_nothing_is_left(names: set[str]) -> None:
     assert names
-    assert job.gone_within(10) == {}
     in_use = Path("/proc/net/unix").read_text()
     assert not [name for name in names if name in in_use]
 
@@ -68,7 +67,7 @@ def test_job_per_host_sends_less_and_replaces_a_killed_worker_or_continues_witho
         os.kill(job.worker(rank), signal.SIGKILL)
     for name, rank, number in (("replaced", 1, 40), ("lost", 0, 60)):
         job = jobs[name]
-        assert job.wait(LIMIT) == 0, job.output
+        job.finish()
         assert "the workers of a host exchange as one: 2 instead of 3 in a round" in job.output
         facts = [json.loads(path.read_text()) for path in (tmp_path / name).rglob("cpu*/run.json")]
         assert {fact["options"]["per_host"] for fact in facts} == {2}
@@ -80,7 +79,7 @@ def test_job_per_host_sends_less_and_replaces_a_killed_worker_or_continues_witho
         )
         assert report["lost"] == ([f"worker-{rank}"] if name == "lost" else [])
         assert rounds(tmp_path / name / "lenet/sync/left/cpu-1")[-1] == number
-        check_nothing_is_left(job, names[name])
+        check_nothing_is_left(names[name])
 
 
 #: What a run that goes on from a checkpoint is combined with → flags.
@@ -100,21 +99,21 @@ def test_job_per_host_resumes_after_its_server_was_killed(tmp_path, data_dir, la
     names = tokens(first)
     (server,) = (number for number, command in first.processes().items() if " -m esync.server" in command)
     os.kill(server, signal.SIGKILL)
-    assert first.wait(LIMIT) == 1
-    check_nothing_is_left(first, names)
+    first.finish(1)
+    check_nothing_is_left(names)
     log = folder / "processes" / "worker-0.log"
     assert f"no checkpoint in {tmp_path / 'kept'} yet: starting from the beginning" in log.read_text()
     earlier = [(folder / device / "iter-5.txt").read_bytes() for device in devices]
 
     words, before = log.read_text(), sorted(folder.rglob("*"))
     forgetful = launch(file)
-    assert forgetful.wait() == 1
+    forgetful.finish(1)
     refusal = r"launch: error: kept holds checkpoints of an earlier run \(round \d+\): go on with --resume, delete"
     assert re.search(refusal, forgetful.output)
     assert (log.read_text(), sorted(folder.rglob("*"))) == (words, before)  # nothing has been moved aside
 
     second = launch(file, "--resume", "--rounds", "14")
-    assert second.wait(LIMIT) == 0, second.output
+    second.finish()
     assert re.search(r"going on from the checkpoint of round \d+ in \S+/kept", log.read_text())
     assert [rounds(folder / device) for device in devices] == [list(range(1, 15))] * 3
     assert [(folder / device / "iter-5.txt").read_bytes() for device in devices] == earlier

@@ -121,8 +121,7 @@ def test_launch_with_diverging_worker_reports_the_failure(tmp_path, data_dir, la
     train = {"mode": "sync", "learning_rate": 1e9, "no_evaluation": True, "max_time": 300}
     file = write(tmp_path / "cluster.yaml", description([0.1, 0.1], data_dir=str(data_dir), **train))
     job = launch(file, "--log-dir", "base", "--json", "job.json")
-    assert job.wait() == 1
-    assert job.gone_within(5) == {}
+    job.finish(1)
     assert "launch: error: worker-" in job.output
     assert "ended with exit code 1; the end of base/lenet/sync/processes/worker-" in job.output
     assert "the training has diverged; try a smaller learning rate" in job.output
@@ -195,8 +194,7 @@ def test_launch_with_worker_that_never_joins_reports_and_gives_up(tmp_path, data
     content = description([0.1, 0.1], mode="sync", learning_rate=0.001, data_dir=str(data_dir), start_timeout=11)
     content["hosts"]["right"]["python"] = str(hangs)
     job = launch(write(tmp_path / "cluster.yaml", content))
-    assert job.wait(60) == 1
-    assert job.gone_within(5) == {}
+    job.finish(1)
     assert re.search(r"gave up after 1\d s of waiting for 1 of 2 workers: worker 1 on right/cpu", job.output)
     assert "waiting for" in (tmp_path / "logs" / "lenet" / "sync" / "processes" / "scheduler.log").read_text()
 
@@ -216,7 +214,7 @@ def test_launch_with_tilde_uses_the_home_directory_and_with_unwritable_stdout_ex
     file = write(tmp_path / "cluster.yaml", description([0.05], learning_rate=0.001, **train))
     home = tmp_path / "home"
     job = launch(file, "--json=~/job.json", HOME=str(home), output=Path("/dev/full"))
-    assert job.wait() == 1, job.errors
+    job.finish(1)
     assert "the job is done, but " in job.errors
     assert "bytes of standard output could not be written: No space left on device" in job.errors
     assert not (tmp_path / "~").exists()

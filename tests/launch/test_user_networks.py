@@ -31,7 +31,7 @@ def test_own_network_and_images_work_in_launch_simulate_and_evaluate(tmp_path, l
     content = launching.description([0.05, 0.11], **train, log_dir="logs", checkpoint_dir="kept")
     file = write(tmp_path / "cluster.yaml", content)
     job = launch(file)
-    assert job.wait(LONG) == 0, job.output
+    job.finish()
     folder = tmp_path / "logs" / "user_networks.small" / "esync-niid"
     facts = [json.loads((folder / device / "run.json").read_text()) for device in ("left/cpu", "right/cpu")]
     assert len({fact["sources"]["dataset"]["digest"] for fact in facts}) == 1

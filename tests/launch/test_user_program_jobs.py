@@ -50,8 +50,7 @@ def test_own_program_trains_is_replaced_and_leaves_logs_and_figures(tmp_path, da
     folder = tmp_path / "logs" / "train" / "esync"
     job.until(lambda: (folder / "right" / "cpu" / "iter-3.txt").exists(), LONG)
     os.kill(job.worker(1, " train.py "), signal.SIGKILL)
-    assert job.wait(LONG) == 0, job.output
-    assert job.gone_within(10) == {}
+    job.finish()
     assert "worker-1 (right/cpu) was ended by SIGKILL" in job.output
     assert re.search(r"workers: .*3 training  round \d+", job.output)
 
@@ -77,8 +76,7 @@ def test_own_program_with_the_same_error_again_ends_the_job_at_its_first_replace
     program(tmp_path)
     words = ("-m", "sync", "--", "python", "train.py", str(data_dir), "5", "raise")
     job = launch(write(tmp_path / "cluster.yaml", cluster(STEPS[:2])), *words)
-    assert job.wait(LONG) == 1, job.output
-    assert job.gone_within(10) == {}
+    job.finish(1)
     assert job.output.count("starting a replacement") == 1
     reason = "by the same error at the same place as the process that it replaced: it would happen again"
     assert f"worker-1 (right/cpu) ended with exit code 1, {reason}; the end of " in job.output
@@ -146,8 +144,7 @@ def test_own_program_over_ssh_trains_and_is_not_replaced_when_it_fails_after_the
 
     program(tmp_path / "left")
     job = launch(file, *words)
-    assert job.wait(LONG) == 1, job.output
-    assert job.gone_within(10) == {}
+    job.finish(1)
     failed = r"worker-1 \(left/cpu\) ended with exit code 1; the end of .*\n(.*\n)*.*the disk is full"
     assert re.search(failed, job.output), job.output
     assert "replacement" not in job.output
