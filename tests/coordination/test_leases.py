@@ -1,7 +1,6 @@
 """Leases: how long NOT-READY holds, with the same decisions."""
 
 import itertools
-import random
 
 import pytest
 from coordinator_scripts import play
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 from virtual_cluster import VirtualCluster
 
 from esync import config
-from esync.coordination.coordinator import ConflictError, Coordinator
+from esync.coordination.coordinator import Coordinator
 from esync.coordination.decision import ExchangeDecision
 
 NOT_READY, READY = ExchangeDecision(False), ExchangeDecision(True)
@@ -155,14 +154,6 @@ def test_prediction_learns_whether_the_slowest_waits_for_answers(waits):
     assert job.query(0, 40, 11, 0.1, now=501.11).ready
 
 
-def test_query_of_an_old_round_is_refused():
-    job = measured([0.1, 9.0])
-    before = job.snapshot()
-    with pytest.raises(ConflictError, match="asks in round 1"):
-        job.query(0, 1, 1, 0.1, now=0.1)
-    assert job.snapshot() == before
-
-
 # --- properties -----------------------------------------------------------------------------------
 
 
@@ -202,29 +193,4 @@ def test_leases_with_jitter_keep_waits_within_the_bound(leases, other_speeds, ra
         for speed, wait in zip(speeds, played.waits, strict=True):
             bound = (1 + jitter) * speed + epsilon + mispredicted + 2 * jitter * max(other_speeds)
             assert wait <= (1.05 if leases else 1.0) * bound + ROUNDING
-
-
-def test_leases_with_jitter_cost_almost_no_efficiency():
-    """A long run with leases is almost as efficient as one without, with far fewer queries."""
-    speeds, epsilon = [0.03, 0.3, 1.0], 0.02
-    figures = {}
-    for leases in (True, False):
-        draw = random.Random(0)
-        cluster = VirtualCluster(
-            Coordinator(3, epsilon),
-            speeds,
-            step=lambda rank, speed, draw=draw: speed * draw.uniform(0.8, 1.2),
-            leases=leases,
-        )
-        played = cluster.run(rounds=120)
-        useful = sum(sum(s * n for s, n in zip(speeds, one.iterations, strict=True)) for one in played)
-        figures[leases] = useful / (3 * cluster.now), sum(one.queries[0] for one in played) / 120
-    assert figures[True][0] > 0.98 * figures[False][0]
-    assert figures[True][1] < 0.6 * figures[False][1]
-
-
-def test_leases_let_a_hundred_times_faster_device_ask_a_few_times():
-    cluster = VirtualCluster(Coordinator(2, 0.02), [0.035, 3.5], leases=True)
-    played = cluster.run(rounds=60)
-    assert all(one.iterations[0] >= 98 for one in played)
-    assert all(one.queries[0] <= 10 for one in played[40:])
+        assert played.iterations[-1] == 1  # of the slowest
