@@ -48,7 +48,7 @@ def test_published_statistics_of_frozen_layers_stay_bit_for_bit(synchronous, wei
     cluster = MemoryServers(3, NOTHING, [*frozen, 1.0], synchronous=synchronous, weighting=weighting)
     for sequence in range(1, 12):
         for rank, samples in enumerate((60, 61, 113)):
-            cluster.send(rank, sequence, NOTHING, np.float32([*frozen, sequence]), samples=samples)
+            cluster.send(rank, sequence, NOTHING, [*frozen, sequence], samples=samples)
         assert cluster.statistics()[:-1].tobytes() == frozen.tobytes()
         assert cluster.statistics()[-1] == pytest.approx(sequence)
 

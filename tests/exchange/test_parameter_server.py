@@ -67,10 +67,10 @@ def test_round_mean_is_in_rank_order_whatever_the_order_of_arrival(drawn):
 
 def test_round_uses_momentum_and_weight_decay_of_the_commits():
     cluster = MemoryServers(1, [1.0])
-    cluster.send(0, 1, np.float32([1]), learning_rate=0.5, momentum=0.5, weight_decay=1.0)
+    cluster.send(0, 1, [1], learning_rate=0.5, momentum=0.5, weight_decay=1.0)
     # v = −0.5·(1 + 1·1) = −1; w = 0
     assert cluster.weights().tolist() == [0.0]
-    cluster.send(0, 2, np.float32([1]), learning_rate=0.25, momentum=0.5, weight_decay=1.0)
+    cluster.send(0, 2, [1], learning_rate=0.25, momentum=0.5, weight_decay=1.0)
     # v = 0.5·(−1) − 0.25·(1 + 1·0) = −0.75
     assert cluster.weights().tolist() == [-0.75]
 
@@ -82,7 +82,7 @@ def test_round_scales_weight_decay_by_the_mean_batch_size():
     """
     cluster = MemoryServers(2, [1.0])
     for rank, batch in ((0, 8), (1, 4)):
-        cluster.send(rank, 1, np.float32([batch]), learning_rate=0.5, weight_decay=0.25, gradient_scale=batch)
+        cluster.send(rank, 1, [batch], learning_rate=0.5, weight_decay=0.25, gradient_scale=batch)
     assert cluster.weights().tolist() == [1 - 0.5 * (6 + 6 * 0.25)]
 
 
@@ -118,10 +118,10 @@ def test_duplicate_commit_is_ignored():
 @pytest.mark.parametrize(("synchronous", "used"), [(True, [wire.TOGETHER] * 2), (False, [wire.AT_ONCE, 0])])
 def test_stop_ends_a_run_after_the_current_round_or_at_once(synchronous, used):
     cluster = MemoryServers(2, [0.0], synchronous=synchronous)
-    cluster.send(0, 1, np.float32([1]))
+    cluster.send(0, 1, [1])
     cluster.say(wire.STOP, 0)
     assert [int(cluster.status()[name]) for name in ("round", "stop_at")] == [0, int(synchronous)]
-    cluster.send(1, 1, np.float32([1]))
+    cluster.send(1, 1, [1])
     status = cluster.status()
     assert [int(status[name]) for name in ("round", "stop_at")] == [int(synchronous)] * 2
     assert (status["acknowledged"].tolist(), status["used"].tolist()) == ([1, 1], used)
@@ -137,13 +137,13 @@ def test_limits_end_the_run_and_later_commits_change_nothing(synchronous, limits
         assert not 0 <= status["stop_at"] <= status["round"]
         cluster.clock.now += 10.0
         for rank in (0, 1):
-            cluster.send(rank, sequence, np.float32([1]), samples=10)
+            cluster.send(rank, sequence, [1], samples=10)
     ended = cluster.status()
     assert 0 <= ended["stop_at"] <= ended["round"]
     weights = cluster.weights().tolist()
 
     for rank in (0, 1):  # both are answered, so that they can leave, but their payloads are not used
-        cluster.send(rank, 3, np.float32([1]), samples=10)
+        cluster.send(rank, 3, [1], samples=10)
     status = cluster.status()
     assert status["acknowledged"].tolist() == [3, 3]
     assert status["used"].tolist() == [0, 0]

@@ -111,7 +111,7 @@ def test_dcasgd_replacement_begins_with_the_model_it_pulled():
     """
     rule = DelayCompensatedSGDRule(strength=0.5, adaptive=False)
     cluster = MemoryServers(2, [1.0], rule=rule, synchronous=False, private=True)
-    cluster.send(1, 1, np.float32([2]), learning_rate=0.1)
+    cluster.send(1, 1, [2], learning_rate=0.1)
     cluster.join(0, nonce=7)
     cluster.deliver(*cluster.buckets(0, 0, cluster.weights(), kind=wire.NOTHING, nonce=7, channel=1))
     cluster.send(0, 1, [3], nonce=7, learning_rate=0.1)

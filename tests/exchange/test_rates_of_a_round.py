@@ -68,13 +68,13 @@ def test_commit_of_excluded_worker_is_not_used():
     """It may be rounds behind: neither its gradient nor its rate belongs to the current round."""
     cluster = MemoryServers(3, [0.0])
     for rank in (1, 2):
-        cluster.send(rank, 1, np.float32([1]), **RATES)
+        cluster.send(rank, 1, [1], **RATES)
     cluster.drop(0)
     after_one = cluster.weights().tolist()
-    cluster.send(1, 2, np.float32([1]), **{**RATES, "learning_rate": 0.5})
-    cluster.send(0, 1, np.float32([100]), **RATES)  # wakes up
+    cluster.send(1, 2, [1], **{**RATES, "learning_rate": 0.5})
+    cluster.send(0, 1, [100], **RATES)  # wakes up
     status = cluster.status()
     assert (status["aborted"], status["acknowledged"][0], status["used"][0]) == (0, 1, 0)
-    cluster.send(2, 2, np.float32([1]), **{**RATES, "learning_rate": 0.5})
+    cluster.send(2, 2, [1], **{**RATES, "learning_rate": 0.5})
     assert cluster.weights().tolist() == [pytest.approx(after_one[0] - 0.5)]
     assert not any(memory.staged_bytes for memory in cluster.memories)
