@@ -52,10 +52,6 @@ def test_divide_keeps_the_first_tier_while_speeds_fluctuate_by_less_than_the_hys
     assert max(moves.values()) == 0
 
 
-def test_divide_of_the_papers_cluster_puts_the_gpus_first():
-    assert divide({0: 0.03, 1: 0.03, 2: 3.5, 3: 0.03, 4: 0.03, 5: 3.5}, {}) == {0: 0, 1: 0, 3: 0, 4: 0, 2: 1, 5: 1}
-
-
 @given(PACES)
 def test_shares_add_up_to_one_and_no_majority_is_left_out(paces):
     assert sum(shares(paces).values()) == pytest.approx(1)

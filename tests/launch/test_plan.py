@@ -87,16 +87,6 @@ def test_plan_of_esync_job_contains_every_process_with_its_settings():
     assert all(worker.environment["ESYNC_PROGRESS"] == "json" for worker in workers)
 
 
-def test_plan_log_directories_are_where_the_log_tools_look():
-    job = make(launching.description([0.1] * 4), log_dir="base")
-    assert job.mode_folder == Path("base/lenet/esync")
-    places = [Path(options_of(worker).log_dir) / worker.environment["ESYNC_DEVICE_FOLDER"] for worker in job.workers]
-    assert [str(place.relative_to(job.mode_folder)) for place in places] == [
-        "left/cpu", "right/cpu", "left/cpu-1", "right/cpu-1",
-    ]  # fmt: skip
-    assert [worker.where for worker in job.workers] == ["left/cpu", "right/cpu", "left/cpu-1", "right/cpu-1"]
-
-
 @pytest.mark.parametrize(
     ("settings", "folder"),
     [

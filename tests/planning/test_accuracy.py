@@ -1,6 +1,5 @@
 """What a plan says of accuracies stands in the documents that it names."""
 
-import json
 import math
 import re
 from pathlib import Path
@@ -39,27 +38,6 @@ def test_accuracies_stand_in_the_documents() -> None:
 )
 def test_known_accuracy_is_that_of_mode_and_flags(flags: dict[str, object], skewed: str) -> None:
     assert skewed in accuracy.known_accuracy(Candidate(flags)).skewed
-
-
-@pytest.mark.parametrize(
-    ("method", "iterations"),
-    [
-        ("paper-sync-iid-x1-m0.9", [1] * 6),
-        ("paper-esync-iid-x1-m0.9", [117] * 4 + [1, 1]),
-        ("paper-fast-iid-x1-m0.9", [12] * 4),
-        ("equal-fast-iid-x0.5-m0.9", [9] * 4),
-    ],
-)
-def test_worth_of_a_sample_is_near_what_was_measured(method: str, iterations: list[float]) -> None:
-    runs = json.loads((DOCS.parents[1] / "results/fastest-device/constants.json").read_text())
-
-    def samples(prefix: str) -> float:
-        results = [runs[f"{prefix}-seed{seed}"]["result"] for seed in (1, 2, 3)]
-        times = [next(seconds for _, seconds, value in result["accuracies"] if value >= 0.85) for result in results]
-        return fmean(seconds * result["throughput"] for seconds, result in zip(times, results, strict=True))
-
-    measured = samples("paper-local-iid-x1-m0") / samples(method)
-    assert worth(config.NOISE_SCALE, iterations) == pytest.approx(measured, rel=0.35)
 
 
 #: Iterations of each device from model to model, time of one device alone ÷ measured time (results/fastest-device).

@@ -225,8 +225,6 @@ def test_plan_of_a_program_has_the_options_of_the_mode_in_its_command(tmp_path, 
         (["--modes=esnc"], "esnc"),
         (["--modes=dgs"], "dgs: its messages depend on gradients"),
         (["--what-if=servers"], "--what-if servers: expected KEY=VALUE"),
-        (["--what-if=without=w7"], "no worker is called 'w7'"),
-        (["--what-if=per-host"], "--what-if per-host: no host has two workers"),
     ],
 )
 def test_mistakes_are_named_without_a_traceback(tmp_path, capsys, words, message):
