@@ -43,22 +43,25 @@ def test_report_gives_the_final_value_and_the_time_to_the_target(metric, values,
     assert line in report.success(figures, plan, JobOutcome())
 
 
+def plan_of(folder):
+    """What a report asks of the plan of a job with logs in this folder."""
+    options = SimpleNamespace(target_accuracy=0.5)
+    return SimpleNamespace(program=None, folder_here=folder, mode_folder=folder, options=options, trained="lenet")
+
+
 @pytest.fixture
 def finished(tmp_path):
     """A plan whose job has logged a run, and its figures."""
-    mode = tmp_path / "lenet" / "esync"
-    write_run(mode, {"one/gpu0": 1.0}, 10)
-    (mode / "processes").mkdir()
-    options = SimpleNamespace(target_accuracy=0.5)
-    plan = SimpleNamespace(program=None, folder_here=mode, mode_folder=mode, options=options, trained="lenet")
+    plan = plan_of(tmp_path / "lenet" / "esync")
+    write_run(plan.mode_folder, {"one/gpu0": 1.0}, 10)
+    (plan.mode_folder / "processes").mkdir()
     return plan, report.read_figures(plan)
 
 
 def test_report_and_comparison_give_one_share_of_overruns(tmp_path):
     mode = tmp_path / "lenet" / "esync"
     write_run(mode, {"one/gpu0": 1.0, "two/cpu": 3.0}, 60, overruns=5)
-    options = SimpleNamespace(target_accuracy=0.5)
-    plan = SimpleNamespace(program=None, folder_here=mode, mode_folder=mode, options=options, trained="lenet")
+    plan = plan_of(mode)
     figures = report.read_figures(plan)
     one, two = (f"{100 * device.overrun_share:.1f} %" for device in figures.devices)
     share = f"{100 * figures.overrun_share:.1f} %"
@@ -76,15 +79,7 @@ def test_report_compares_with_the_fastest_device_and_with_baselines_logged_besid
     for mode, half_time in half_times.items():
         mode_devices = {"one/gpu0": 0.5} if mode == "local" else devices
         write_run(tmp_path / "lenet" / mode, mode_devices, 60, half_time=half_time)
-    plans = {
-        mode: SimpleNamespace(
-            program=None,
-            folder_here=tmp_path / "lenet" / mode,
-            mode_folder=tmp_path / "lenet" / mode,
-            options=SimpleNamespace(target_accuracy=0.5),
-        )
-        for mode in half_times
-    }
+    plans = {mode: plan_of(tmp_path / "lenet" / mode) for mode in half_times}
     figures = {mode: report.read_figures(plan) for mode, plan in plans.items()}  # writes the summaries
     lines = report.success(figures["esync"], plans["esync"], JobOutcome())
     times = {mode: figure.time_to_target for mode, figure in figures.items()}
@@ -100,10 +95,8 @@ def test_report_compares_with_the_fastest_device_and_with_baselines_logged_besid
 def test_report_does_not_compare_with_a_baseline_of_other_devices(tmp_path):
     for mode, devices in (("esync", {"one/gpu0": 0.5, "two/gpu0": 1.0}), ("local", {"two/gpu0": 1.0})):
         write_run(tmp_path / "lenet" / mode, devices, 60, half_time=8.0)
-    options = SimpleNamespace(target_accuracy=0.5)
     for mode in ("local", "esync"):
-        folder = tmp_path / "lenet" / mode
-        plan = SimpleNamespace(program=None, folder_here=folder, mode_folder=folder, options=options)
+        plan = plan_of(tmp_path / "lenet" / mode)
         figures = report.read_figures(plan)
     assert not any("Standalone" in line for line in report.success(figures, plan, JobOutcome()))
 
