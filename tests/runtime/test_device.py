@@ -33,15 +33,6 @@ def test_iteration_lasts_until_the_device_has_done_its_work():
     assert device.time == 1.5
 
 
-def test_iteration_without_step_time_is_not_padded():
-    device = FakeTime()
-    for _ in range(3):
-        device.begin_iteration()
-        device.time += 0.25
-        assert device.end_iteration() == 0.25
-    assert (device.iterations, device.overruns) == (3, 0)
-
-
 def test_iteration_is_padded_to_its_step_time():
     device = FakeTime(step_time=3.5)
     device.begin_iteration()

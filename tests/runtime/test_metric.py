@@ -9,13 +9,6 @@ from esync.runtime.metric import TEST_ACCURACY, Metric
 LOSS = Metric("loss", "min")
 
 
-def test_metric_reached_follows_its_goal():
-    assert TEST_ACCURACY.reached(0.8, 0.8)
-    assert not TEST_ACCURACY.reached(0.79, 0.8)
-    assert LOSS.reached(0.8, 0.8)
-    assert not LOSS.reached(0.81, 0.8)
-
-
 def test_metric_that_is_not_finite_reaches_no_target():
     assert not LOSS.reached(-math.inf, 0.8)
     assert not Metric("reward", "max").reached(math.inf, 0.8)
@@ -40,11 +33,6 @@ def test_metric_possible_limits_only_accuracy_to_a_share():
 def test_metric_text_shows_small_and_large_values():
     assert (TEST_ACCURACY.text(0.81254), TEST_ACCURACY.text(0.81254, 4)) == ("0.813", "0.8125")
     assert [LOSS.text(value) for value in (0.00012345, 2.0, 153.27)] == ["0.0001234", "2", "153.3"]
-
-
-def test_metric_label_and_title_name_the_test_accuracy():
-    assert (TEST_ACCURACY.label, TEST_ACCURACY.title) == ("test accuracy", "Test accuracy")
-    assert (LOSS.label, LOSS.title) == ("loss", "Loss")
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
 import os
 import signal
 
-import pytest
-
 from ..support import child
 from ..support.child import alive, ends
 
@@ -27,13 +25,12 @@ time.sleep(60)
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_child_dies_with_its_parent(number):
+def test_child_dies_with_its_parent():
     with child.started("-c", PARENT, "0") as parent:
         pid = int(parent.stdout.readline())
         assert int(parent.stdout.readline()) == pid
         assert alive(pid)
-        parent.send_signal(number)
+        parent.kill()
         parent.wait()
         assert ends(pid)
 
@@ -75,11 +72,10 @@ time.sleep(60)
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_multiprocessing_child_dies_with_its_parent(number):
+def test_multiprocessing_child_dies_with_its_parent():
     with child.started("-c", FORKING_PARENT, "main") as parent:
         pid = int(parent.stdout.readline().split()[0])
-        parent.send_signal(number)
+        parent.kill()
         parent.wait()
         assert ends(pid)
 

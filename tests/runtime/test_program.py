@@ -24,12 +24,6 @@ def body(*lines: str, leave: bool = True) -> str:
     )
 
 
-@pytest.mark.parametrize("code", [0, 1, 3])
-def test_program_exits_with_the_code_of_its_body(code):
-    result = child.run("-c", body("print('done')", f"return {code}"))
-    assert (result.returncode, result.stdout) == (code, "done\n")
-
-
 def test_program_with_expected_error_prints_one_sentence():
     result = child.run("-c", body("raise ExpectedError('there is no GPU 7')"))
     assert (result.returncode, result.stdout, result.stderr) == (1, "", "worker: error: there is no GPU 7\n")

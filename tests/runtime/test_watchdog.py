@@ -144,24 +144,6 @@ def test_watchdog_limit_holds_when_nobody_reads_the_output():
 # --- signals --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_watchdog_turns_a_signal_into_an_error_in_the_main_thread(number):
-    program = BEGIN + (
-        "Watchdog().handle_signals(grace=30)\n"
-        "try:\n"
-        "    print('ready', flush=True)\n"
-        "    rest()\n"
-        "except watchdog.InterruptedBySignalError as error:\n"
-        "    print('ended by', error)\n"
-        "    sys.exit(7)\n"
-    )
-    with child.started("-c", program) as process:
-        process.send_signal(number)
-        output, _ = process.communicate(timeout=20)
-        assert output == f"ended by {number.name}\n"
-        assert process.returncode == 7
-
-
 def test_watchdog_second_signal_does_not_interrupt_the_cleanup():
     program = BEGIN + (
         "Watchdog().handle_signals(grace=30)\n"
