@@ -22,14 +22,6 @@ def test_limits_and_efficiency_of_the_papers_cluster() -> None:
     assert metrics.speedup_limit([10.0, 30.0], alone=10.0) == pytest.approx(4.0)
 
 
-def test_limits_with_an_unknown_speed_are_none() -> None:
-    assert metrics.speed_limit([64, 64], [0.03, None]) is None
-    assert metrics.speed_limit([64, None], [0.03, 3.5]) is None
-    assert metrics.speedup_limit([10.0, None]) is None
-    assert metrics.speedup_limit([]) is None
-    assert metrics.efficiency(100.0, None) is metrics.efficiency(None, 100.0) is None
-
-
 def test_rates_and_shares() -> None:
     assert (metrics.rate(640.0, 4.0), metrics.rate(640.0, 0.0)) == (160.0, None)
     assert (metrics.share(3, 200), metrics.share(0, 0)) == (0.015, 0.0)

@@ -8,7 +8,6 @@ import pytest
 from log_trees import esync_round, summarize_logs, write_round, write_run
 
 from esync.reports import runs
-from esync.reports.modes import mode_of
 from esync.reports.runs import RunError, find_runs, load_network, load_run
 from esync.runtime import run_names
 
@@ -182,12 +181,6 @@ def test_folders_without_a_run_are_refused_by_name(tmp_path: Path) -> None:
         find_runs([tmp_path / "empty"])
     with pytest.raises(RunError, match="empty: there is no run in it"):
         load_run(tmp_path / "empty")
-
-
-def test_named_runs_are_drawn_beside_the_others(tmp_path: Path) -> None:
-    assert mode_of("esync@a").method == "ESync, a"
-    assert mode_of("esync@a").summary_path(tmp_path).name == "ESync.json"
-    assert mode_of("own@a").method == "own, a"
 
 
 @pytest.mark.parametrize("name", ["", ".hidden", "-flag", "a/b", "a b", "a@b", "x" * 61, "ä"])
