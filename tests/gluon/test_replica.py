@@ -104,27 +104,6 @@ def test_replica_reads_and_writes_weights_in_onednn_layout(hybridize):
     np.testing.assert_allclose(one(images).asnumpy(), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_replica_write_between_steps_is_seen_by_the_next_step():
-    images = mx.nd.random.uniform(shape=(2, 1, 8, 8))
-    hybrid, plain = small_net(), small_net()
-    hybrid.hybridize(static_alloc=True, static_shape=True)
-    replica = replica_of(hybrid)
-    rng = np.random.default_rng(0)
-    for _ in range(3):
-        replica.open()
-        replica.write(WEIGHTS, 0, rng.standard_normal(replica.weights.size).astype(np.float32))
-        replica.close()
-        for ours, theirs in zip(hybrid.collect_params().values(), plain.collect_params().values(), strict=True):
-            theirs.set_data(ours.data().copy())
-        outputs = []
-        for net in (hybrid, plain):
-            with mx.autograd.record():
-                output = net(images)
-            output.backward()
-            outputs.append(output.asnumpy())
-        np.testing.assert_allclose(outputs[0], outputs[1], rtol=1e-4, atol=1e-5)
-
-
 def test_replica_open_waits_for_pending_computation():
     weight = single_weight("float32", 3)
     replica = replica_of_weight(weight)

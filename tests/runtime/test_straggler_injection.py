@@ -11,7 +11,7 @@ from esync.simulate.cluster import model
 from esync.simulate.devices import DeviceModel, SimulatedDevice
 from esync.simulate.engine import SimulationEngine
 
-from ..simulate.modelling import cluster
+from ..simulate.modelling import cluster, with_devices
 from ..simulate.modelling import simulate as run
 from .test_device import FakeTime
 
@@ -126,14 +126,8 @@ def test_straggler_events_of_several_entries_are_merged():
 
 @pytest.mark.parametrize(("kind", "longer"), [(COMPUTE, 1), (NETWORK, 3)])  # network: payload, poll, request
 def test_straggler_delays_a_synchronous_round(kind, longer):
-    from dataclasses import replace
-
     modelled = cluster(1.0, 1.0)
-    slow = modelled.workers[1]
-    event = StragglerEvent(kind, 0.25, 0.0, 100.0)
-    straggling = replace(
-        modelled, workers=(modelled.workers[0], replace(slow, device=DeviceModel(1.0, straggler_events=(event,))))
-    )
+    straggling = with_devices(modelled, [1], straggler_events=(StragglerEvent(kind, 0.25, 0.0, 100.0),))
     usual, late = (run(setup, "--mode=sync", "--batch-size=10", rounds=4) for setup in (modelled, straggling))
     assert late.workers[1].ended - usual.workers[1].ended == pytest.approx(4 * longer * 0.25, abs=0.05)
 

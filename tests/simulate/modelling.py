@@ -1,6 +1,7 @@
 """Small modelled clusters for the tests, timing only unless told otherwise."""
 
 import math
+from dataclasses import replace
 
 from esync.launch import flags
 from esync.simulate.cluster import ClusterModel
@@ -30,6 +31,15 @@ def cluster(*step_times, link=None, servers=1, message_time=0.0, crashes=(), ans
         link=lambda host: link or Link(),
         evaluation_time=1.0,
     )
+
+
+def with_devices(modelled, ranks, **changes):
+    """The same cluster, in which the devices of these ranks are changed."""
+    workers = tuple(
+        replace(worker, device=replace(worker.device, **changes)) if worker.rank in ranks else worker
+        for worker in modelled.workers
+    )
+    return replace(modelled, workers=workers)
 
 
 def options(*words, rounds=5):

@@ -23,14 +23,6 @@ def arrivals(sends, links, servers=("s",), scale=1.0):
     return times, network
 
 
-def test_transfers_share_a_port_and_use_what_others_leave():
-    times, network = arrivals([(0, "a", "s", 100), (0, "b", "s", 50), (1.5, "c", "s", 100)], {})
-    # until 1 both have 50/s; then a alone; from 1.5 on, when a is done, c alone
-    assert times == pytest.approx([1.5, 1.0, 2.5])
-    assert network.sent == {"a": 100, "b": 50, "c": 100}
-    assert network.received == {"s": 250}
-
-
 def test_transfers_with_scale_stand_for_larger_ones():
     times, network = arrivals([(0, "a", "s", 20), (0, "b", "s", 10), (1.5, "c", "s", 20)], {}, scale=5)
     assert times == pytest.approx([1.5, 1.0, 2.5])

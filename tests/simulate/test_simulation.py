@@ -17,7 +17,7 @@ from esync.simulate.result import result
 from esync.simulate.servers import message_bytes, model_amount
 from esync.simulate.simulation import Simulation
 
-from .modelling import cluster, simulate
+from .modelling import cluster, simulate, with_devices
 
 SPEED = 125e6 * 0.94
 
@@ -196,9 +196,7 @@ def test_simulated_limits_of_time_and_samples_end_the_run():
 
 
 def test_simulated_batches_by_speed_follow_a_device_that_becomes_slower():
-    modelled = cluster(0.1, 0.1)
-    slower = replace(modelled.workers[1].device, speed=[(2.0, 1 / 3)])
-    modelled = replace(modelled, workers=(modelled.workers[0], replace(modelled.workers[1], device=slower)))
+    modelled = with_devices(cluster(0.1, 0.1), [1], speed=[(2.0, 1 / 3)])
     words = ["--mode=sync", "--network=lenet", "--batch-size=64"]
     equal = simulate(modelled, *words, rounds=100)
     divided = simulate(replace(modelled, step_times=(StepTime(0.1), StepTime(0.1))), *words, rounds=100)
@@ -215,11 +213,6 @@ def test_simulation_with_the_same_seed_repeats_and_with_another_differs():
 
     assert out(1) == out(1)
     assert out(1)["seconds"] != out(2)["seconds"]
-
-
-def test_simulated_local_mode_takes_the_step_times():
-    out = outcome(cluster(0.5), "--mode=local", rounds=10)
-    assert (out["seconds"], out["rounds"], out["samples"]) == (5.0, 10, 640)
 
 
 def test_simulated_overlap_hides_exchanges_longer_than_an_iteration():

@@ -2,8 +2,6 @@
 wait.
 """
 
-from dataclasses import replace
-
 import pytest
 
 from esync.algorithms import SyncSwitch
@@ -16,14 +14,15 @@ from esync.simulate.result import result
 from esync.simulate.simulation import Simulation, TimingNumerics
 
 from ..support.variants import variants
-from .modelling import cluster
+from .modelling import cluster, with_devices
 
 DEVICES = (0.1, 0.1, 0.4)
 
 
-def simulate(*words, servers=2, numerics=None, **arguments):
+def simulate(*words, modelled=None, samples=1000, **arguments):
     options = flags.parse(["--mode=sync-switch", "--batch-size=10", *words])
-    simulation = Simulation(cluster(*DEVICES, servers=servers), options, TimingNumerics(options, 1000), **arguments)
+    modelled = modelled or cluster(*DEVICES, servers=2)
+    simulation = Simulation(modelled, options, TimingNumerics(options, samples), **arguments)
     simulation.run()
     return simulation
 
@@ -68,29 +67,20 @@ def test_sync_switch_with_order_101_switches_back_to_synchronous():
 
 def test_sync_switch_replaces_a_crashed_worker_in_either_phase():
     for at in (0.5, 2.5):
-        options = flags.parse(["--mode=sync-switch", "--batch-size=10", "--train-steps", "5", "60"])
-        modelled = cluster(*DEVICES, servers=2, crashes=[(1, at, 0.3)])
-        simulation = Simulation(modelled, options, TimingNumerics(options, 1000))
-        simulation.run()
+        crashed = cluster(*DEVICES, servers=2, crashes=[(1, at, 0.3)])
+        simulation = simulate("--train-steps", "5", "60", modelled=crashed)
         assert first_round_state(simulation).samples == 5 * 30 + 55 * 10
 
 
-def straggling(policy, straggler_events, *words, slow=(2, 5), watch=lambda simulation, trainer: None, servers=2):
+def straggling(policy, straggler_events, *words, slow=(2, 5), **arguments):
     """Return a finished run of eight equal workers with 10 % jitter.
 
     Two of them are stragglers now and then.
     """
-    options = flags.parse(["--mode=sync-switch", "-n=lenet", "--batch-size=10", f"--online-policy={policy}", *words])
-    modelled = cluster(*[0.1] * 8, servers=servers, jitter=0.1, link=Link(1e9, 1e-4))
-    workers = tuple(
-        replace(worker, device=replace(worker.device, straggler_events=straggler_events))
-        if worker.rank in slow
-        else worker
-        for worker in modelled.workers
-    )
-    simulation = Simulation(replace(modelled, workers=workers), options, TimingNumerics(options, 24_000), watch=watch)
-    simulation.run()
-    return simulation
+    modelled = cluster(*[0.1] * 8, servers=2, jitter=0.1, link=Link(1e9, 1e-4))
+    modelled = with_devices(modelled, slow, straggler_events=straggler_events)
+    words = ("-n=lenet", f"--online-policy={policy}", *words)
+    return simulate(*words, modelled=modelled, samples=24_000, **arguments)
 
 
 #: Four times, as in the published scenario 2; a step takes three times as long then.
@@ -223,21 +213,16 @@ def test_sync_switch_leader_may_be_a_straggler_and_is_included_again():
 
 def test_sync_switch_straggler_that_crashes_returns_excluded():
     modelled = cluster(*[0.1] * 5, servers=2, crashes=[(3, 11.0, 0.5)])
-    slow = replace(modelled.workers[3].device, straggler_events=(StragglerEvent("compute", 0.3, 2.0, 15.0),))
-    workers = (*modelled.workers[:3], replace(modelled.workers[3], device=slow), modelled.workers[4])
+    modelled = with_devices(modelled, [3], straggler_events=(StragglerEvent("compute", 0.3, 2.0, 15.0),))
     ended = {}
     for policy in ("elastic", "none"):
-        words = ["--mode=sync-switch", "--batch-size=10", f"--online-policy={policy}", "--bsp-share=1", "--epochs=1"]
-        options = flags.parse(words)
+        words = [f"--online-policy={policy}", "--bsp-share=1", "--epochs=1"]
         excluded = []
 
         def watch(simulation, trainer, excluded=excluded):
             excluded.append((simulation.engine.now, trainer.algorithm.result.excluded))
 
-        simulation = Simulation(
-            replace(modelled, workers=workers), options, TimingNumerics(options, 10_000), watch=watch
-        )
-        simulation.run()
+        simulation = simulate(*words, modelled=modelled, samples=10_000, watch=watch)
         assert first_round_state(simulation).samples >= 10_000
         assert len(simulation.workers[3].worlds) == 2
         ended[policy] = simulation.workers[0].ended

@@ -11,7 +11,7 @@ from esync.reports.summarize import main as summarize
 from esync.runtime.straggler_injection import StragglerEvent
 from esync.simulate.network import Link
 
-from .modelling import cluster, simulate
+from .modelling import cluster, simulate, with_devices
 
 FAST = (0.1, 0.15)
 
@@ -73,10 +73,8 @@ def test_tiered_worker_that_is_left_out_sends_nothing_and_ends_with_the_others()
 
 @pytest.mark.parametrize("words", [(), ("--overlap", "--compression=fp16")])
 def test_tiered_worker_that_was_left_out_comes_back_when_it_is_faster(words):
-    modelled = cluster(*FAST, 0.1, servers=2)
     event = StragglerEvent("compute", 30.0, 0.0, 40.0)
-    last = replace(modelled.workers[2], device=replace(modelled.workers[2].device, straggler_events=(event,)))
-    modelled = replace(modelled, workers=(*modelled.workers[:2], last))
+    modelled = with_devices(cluster(*FAST, 0.1, servers=2), [2], straggler_events=(event,))
     simulation = tiered("--leave-out=auto", "--leave-out-probe=2", *words, modelled=modelled, rounds=800)
     state, back = agreeing(simulation), simulation.workers[2]
     assert simulation.state_server.coordinator.division.aside == set()
