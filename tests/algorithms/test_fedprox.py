@@ -8,7 +8,7 @@ from esync.algorithms import FedProx, LocalSGD
 from esync.runtime.mxnet_import import mx
 
 from ..support.scripted_world import World
-from ..support.small_net import OPTIMIZERS, flat, make_net, take_steps, values
+from ..support.small_net import OPTIMIZERS, differentiate, flat, make_net, single_weight, take_steps, values
 
 RATE, MU = 0.25, 0.5
 ANSWERS = ([3.0, -1.0], [0.0, 2.0])
@@ -21,13 +21,11 @@ class Line:
     targets = np.float32([1, -1, 0, 2])
 
     def __init__(self) -> None:
-        self.weight = mx.gluon.Parameter("weight", shape=(2,), init="ones")
-        self.weight.initialize()
+        self.weight = single_weight()
 
     def backward(self) -> None:
-        with mx.autograd.record():
-            loss = (mx.nd.dot(mx.nd.array(self.data), self.weight.data()) - mx.nd.array(self.targets)).square() / 2
-        loss.backward()
+        data, targets = mx.nd.array(self.data), mx.nd.array(self.targets)
+        differentiate(lambda: (mx.nd.dot(data, self.weight.data()) - targets).square() / 2)
 
     def gradient(self, weights: np.ndarray) -> np.ndarray:
         """Of the mean loss."""

@@ -30,9 +30,19 @@ from esync.runtime.mxnet_import import mx
 from esync.simulate.timing import TimedReplica
 
 from ..support.scripted_world import World
-from ..support.small_net import BATCH, backward, batch, flat, make_net, values
+from ..support.small_net import (
+    BATCH,
+    amp_backward,
+    backward,
+    batch,
+    differentiate,
+    flat,
+    make_net,
+    scaled,
+    single_weight,
+    values,
+)
 from ..trainer.test_overlap import SlowExchange
-from ..trainer.test_trainer_gradients import scaled
 
 RATE = 0.125
 
@@ -76,22 +86,9 @@ def mean_gradient(net, number) -> np.ndarray:
     The network's own gradients are lost.
     """
     data, label = batch(number)
-    with mx.autograd.record():
-        loss = mx.gluon.loss.SoftmaxCrossEntropyLoss()(net(data), label).mean()
-    loss.backward()
+    differentiate(lambda: mx.gluon.loss.SoftmaxCrossEntropyLoss()(net(data), label).mean())
     chosen = sorted((name, p) for name, p in net.collect_params().items() if p.grad_req != "null")
     return np.concatenate([p.grad().asnumpy().reshape(-1) for _, p in chosen])
-
-
-def amp_backward(net, trainer, number, factor=1.0) -> None:
-    """As `small_net.backward` with automatic mixed precision."""
-    from mxnet.contrib import amp
-
-    data, label = batch(number)
-    with mx.autograd.record():
-        loss = mx.gluon.loss.SoftmaxCrossEntropyLoss()(net(data), label) * factor
-        with amp.scale_loss(loss, trainer) as larger:
-            larger.backward()
 
 
 def train(net, trainer, *numbers, amp=False) -> None:
@@ -348,16 +345,13 @@ def test_hook_with_float16_sees_float32_master_weights(multi_precision):
         model.gradient += 0.5
         model.weights += small
 
-    weight = mx.gluon.Parameter("weight", shape=(2,), dtype="float16", init="ones")
-    weight.initialize()
+    weight = single_weight("float16")
     world = World(prepare=lambda exchange: setattr(exchange, "beginning", [1.0, 1.0]))
     settings = {"learning_rate": RATE, "multi_precision": multi_precision}
     trainer = esync.Trainer([weight], "sgd", settings, algorithm=local_sgd(hook), world=world)
     trainer.start()
     for _ in range(2):
-        with mx.autograd.record():
-            loss = BATCH * (weight.data() * mx.nd.array([1, 2], dtype="float16")).sum()
-        loss.backward()
+        differentiate(lambda: BATCH * (weight.data() * mx.nd.array([1, 2], dtype="float16")).sum())
         trainer.step(BATCH)
     assert all(array.dtype == np.float32 for arrays in seen for array in arrays)
     assert all(gradient.tolist() == [1, 2] for _, gradient in seen)

@@ -24,9 +24,8 @@ from esync.simulate.servers import ServerModel, ServerNode
 from esync.simulate.store import VirtualStore
 
 from ..support.memory_world import MemoryWorld
-from ..support.small_net import BATCH, backward, make_net
-from ..trainer.test_trainer_gradients import scaled
-from .test_hooks import amp_backward, make_trainer
+from ..support.small_net import BATCH, amp_backward, backward, differentiate, make_net, scaled, single_weight
+from .test_hooks import make_trainer
 
 SIZE = 5
 RNG = np.random.default_rng(3)
@@ -74,8 +73,7 @@ class Cluster:
 
     def live(self, rank: int, algorithm: Algorithm, rounds: int, mine: int) -> Any:
         """Train until the run is over, or this worker is through with its own rounds."""
-        weight = mx.gluon.Parameter("weight", shape=(SIZE,), init="ones")
-        weight.initialize()
+        weight = single_weight(size=SIZE)
         settings = {name: make() if callable(make) else make for name, make in self.settings.items()}
         trainer = esync.Trainer(
             [weight], "sgd", settings, algorithm=algorithm, limits=Limits(rounds=rounds),
@@ -87,10 +85,11 @@ class Cluster:
             common = trainer.replica.further[CONTROL].values
             self.replacements.append((algorithm.control.copy(), common.copy()))
         while not trainer.finished and len(self.rounds[rank]) < mine:
-            with mx.autograd.record():
-                distance = weight.data() - mx.nd.array(OPTIMA[rank])
-                loss = (mx.nd.array(CURVATURES[rank]) * distance.square()).sum() / 2 * 4
-            loss.backward()
+            differentiate(
+                lambda: (
+                    (mx.nd.array(CURVATURES[rank]) * (weight.data() - mx.nd.array(OPTIMA[rank])).square()).sum() / 2 * 4
+                )
+            )
             trainer.step(4)
             self.engine.pass_time(0.01)
             if trainer.exchanged:

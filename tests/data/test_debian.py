@@ -59,6 +59,14 @@ def repository(tmp_path, monkeypatch):
     assert list(rooms.iterdir()) == []  # whatever happened, the temporary files are gone
 
 
+def fetch_beside_mirror(folder):
+    """Fetch the data set where there is a mirror, too; return what that was asked for."""
+    with Mirror() as mirror:
+        fetch(dataclasses.replace(ENTRY, mirrors=(mirror.url,)), folder / "data")
+    assert faults(ENTRY, folder / "data") == {}
+    return mirror.requests
+
+
 def test_fetch_from_debian_package_leaves_the_machines_package_lists_unchanged(repository, tmp_path, capsys):
     publish(repository, tiny_dataset.CONTENTS)
     fetch(ENTRY, tmp_path / "data")
@@ -78,32 +86,24 @@ def test_fetch_from_debian_package_uses_the_machines_package_lists(repository, t
 
 def test_fetch_without_debian_package_downloads_and_says_why(repository, tmp_path, capsys):
     (repository / "Packages").touch()
-    with Mirror() as mirror:
-        fetch(dataclasses.replace(ENTRY, mirrors=(mirror.url,)), tmp_path / "data")
-    assert faults(ENTRY, tmp_path / "data") == {}
+    fetch_beside_mirror(tmp_path)
     assert "the Debian package cannot be used (apt-get: E: Unable to locate package" in capsys.readouterr().out
 
 
 def test_fetch_with_debian_package_of_other_content_downloads_the_rest(repository, tmp_path, capsys):
     names = list(tiny_dataset.CONTENTS)
     publish(repository, {name: tiny_dataset.CONTENTS[name][:-1] + b"?" for name in names})
-    with Mirror() as mirror:
-        fetch(dataclasses.replace(ENTRY, mirrors=(mirror.url,)), tmp_path / "data")
-    assert faults(ENTRY, tmp_path / "data") == {}
+    fetch_beside_mirror(tmp_path)
     assert f"({PACKAGE}: {names[0]}: content with SHA-256" in capsys.readouterr().out
 
 
 def test_fetch_with_incomplete_debian_package_downloads_the_rest(repository, tmp_path, capsys):
     publish(repository, {name: tiny_dataset.CONTENTS[name] for name in list(tiny_dataset.CONTENTS)[:3]})
-    with Mirror() as mirror:
-        fetch(dataclasses.replace(ENTRY, mirrors=(mirror.url,)), tmp_path / "data")
-        assert len(mirror.requests) == 1
-    assert faults(ENTRY, tmp_path / "data") == {}
+    assert len(fetch_beside_mirror(tmp_path)) == 1
     assert f"{PACKAGE}: holds no t10k-labels-idx1-ubyte.gz" in capsys.readouterr().out
 
 
 def test_fetch_on_machine_without_apt_downloads_and_says_so(repository, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with Mirror() as mirror:
-        fetch(dataclasses.replace(ENTRY, mirrors=(mirror.url,)), tmp_path / "data")
+    fetch_beside_mirror(tmp_path)
     assert "apt-get: not on this machine" in capsys.readouterr().out

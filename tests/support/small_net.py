@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -50,6 +51,25 @@ def differentiate(loss_of: Callable[[], Any]) -> None:
 def backward(net, number: int) -> None:
     data, label = batch(number)
     differentiate(lambda: mx.gluon.loss.SoftmaxCrossEntropyLoss()(net(data), label))
+
+
+def scaled(trainer) -> None:
+    """Give a trainer a loss scaler of its own, as programs do after amp.init."""
+    from mxnet.contrib.amp import amp
+
+    with mock.patch.multiple(amp, _amp_initialized=True, _amp_loss_scale_initialized=True):
+        amp.init_trainer(trainer)
+
+
+def amp_backward(net, trainer, number: int, factor: float = 1.0) -> None:
+    """As `backward` with automatic mixed precision; a large factor makes the gradients overflow."""
+    from mxnet.contrib import amp
+
+    data, label = batch(number)
+    with mx.autograd.record():
+        loss = mx.gluon.loss.SoftmaxCrossEntropyLoss()(net(data), label) * factor
+        with amp.scale_loss(loss, trainer) as larger:
+            larger.backward()
 
 
 def values(net) -> list[bytes]:

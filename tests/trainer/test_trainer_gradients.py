@@ -1,7 +1,5 @@
 """Gradients that a step cannot use: stale ones, and those that overflow."""
 
-from unittest import mock
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,17 @@ from esync.exchange.protocol.round_state import Limits
 from esync.runtime.mxnet_import import mx
 
 from ..support.scripted_world import steady_world
-from ..support.small_net import BATCH, backward, differentiate, flat, local_trainer, make_net, take_steps
+from ..support.small_net import (
+    BATCH,
+    amp_backward,
+    backward,
+    differentiate,
+    flat,
+    local_trainer,
+    make_net,
+    scaled,
+    take_steps,
+)
 
 ON_SERVERS = ["sync", "async", "ssp", "dcasgd", "sync-switch"]
 SPARSE = ["gd-async", "dgc-async", "dgs"]
@@ -107,25 +115,6 @@ def test_step_with_ignored_stale_gradient_and_local_optimizer_leaves_parameter_o
 # --- overflows ------------------------------------------------------------------------------------
 
 
-def scaled(trainer) -> None:
-    """Give a trainer a loss scaler of its own, as programs do after amp.init."""
-    from mxnet.contrib.amp import amp
-
-    with mock.patch.multiple(amp, _amp_initialized=True, _amp_loss_scale_initialized=True):
-        amp.init_trainer(trainer)
-
-
-def scaled_backward(net, trainer, number: int, factor: float = 1.0) -> None:
-    """As with amp.scale_loss; a large factor makes the gradients overflow."""
-    from mxnet.contrib import amp
-
-    data = mx.nd.array(np.random.default_rng(number).standard_normal((BATCH, 5)))
-    with mx.autograd.record():
-        loss = net(data).square().sum() * factor
-        with amp.scale_loss(loss, trainer) as larger:
-            larger.backward()
-
-
 @pytest.mark.parametrize("algorithm", [*ON_SERVERS, *SPARSE])
 def test_step_with_overflowing_gradients_sends_nothing(algorithm):
     net = make_net()
@@ -133,7 +122,7 @@ def test_step_with_overflowing_gradients_sends_nothing(algorithm):
     scaled(trainer)
     rounds, before = trainer.round, flat(net)
     for number in range(2):
-        scaled_backward(net, trainer, number, 1e38)
+        amp_backward(net, trainer, number, 1e38)
         trainer.step(BATCH)
         assert (trainer.abandoned, trainer.exchanged, trainer.round) == (True, False, rounds)
     assert trainer.world.made.sent == []
@@ -141,7 +130,7 @@ def test_step_with_overflowing_gradients_sends_nothing(algorithm):
     assert trainer._amp_loss_scaler.loss_scale == 2.0**15  # takes effect one iteration after the overflow
     assert flat(net) == before
     if algorithm in ON_SERVERS:
-        scaled_backward(net, trainer, 3)
+        amp_backward(net, trainer, 3)
         trainer.step(BATCH)
         assert (trainer.abandoned, trainer.exchanged, trainer.round) == (False, True, rounds + 1)
         assert np.isfinite(trainer.world.made.sent[0].values).all()
@@ -152,9 +141,8 @@ def test_step_with_amp_sends_unscaled_gradients(mean):
     nets = make_net(), make_net()
     trainers = [make_trainer(net, "sync") for net in nets]
     scaled(trainers[0])
-    scaled_backward(nets[0], trainers[0], 0, 1 / BATCH if mean else 1.0)
-    data = mx.nd.array(np.random.default_rng(0).standard_normal((BATCH, 5)))
-    differentiate(lambda: nets[1](data).square().sum())
+    amp_backward(nets[0], trainers[0], 0, 1 / BATCH if mean else 1.0)
+    backward(nets[1], 0)
     trainers[0].step(1 if mean else BATCH, samples=BATCH)
     trainers[1].step(BATCH)
     with_amp, without = (trainer.world.made.sent[0].values for trainer in trainers)
@@ -169,7 +157,7 @@ def test_step_with_gradients_that_never_become_finite_raises_overflow_error(algo
 
     def go_on() -> None:
         for number in range(50):
-            scaled_backward(net, trainer, number, float("inf"))
+            amp_backward(net, trainer, number, float("inf"))
             trainer.step(BATCH)
 
     with pytest.raises(OverflowError, match="overflow even with a loss scale of"):
@@ -182,7 +170,7 @@ def test_trial_restores_the_loss_scale():
     scaled(trainer)
     state, scale = dict(vars(trainer._amp_loss_scaler)), trainer._scale
     with trainer.trial():
-        scaled_backward(net, trainer, 0, 1e38)
+        amp_backward(net, trainer, 0, 1e38)
         trainer.step(BATCH)
     assert vars(trainer._amp_loss_scaler) == state
     assert trainer._scale == scale
@@ -198,7 +186,7 @@ def test_checkpoint_restores_the_loss_scale(tmp_path):
         trainer.start()
         scales.append(trainer._amp_loss_scaler.loss_scale)
         for number in range(3):
-            scaled_backward(net, trainer, number, 1e38 if number < 2 else 1.0)
+            amp_backward(net, trainer, number, 1e38 if number < 2 else 1.0)
             trainer.step(BATCH)
             checkpoints.save_if_due()
     assert scales == [2.0**16, 2.0**14]

@@ -62,6 +62,15 @@ def train(net, run, rounds: int = 4, **settings) -> esync.Trainer:
     return trainer
 
 
+def train_plainly(net, run, rounds: int, rate: float = 0.1, inputs=INPUTS) -> None:
+    """Train on the sum of the outputs, in a with statement."""
+    options, limits = {"learning_rate": rate}, esync.Limits(rounds=rounds)
+    with esync.Trainer(net.collect_params(), "sgd", options, algorithm="local", run=run, limits=limits) as trainer:
+        while not trainer.finished:
+            differentiate(lambda: net(inputs))
+            trainer.step(8)
+
+
 def entries(folder: Path) -> dict[int, dict]:
     files = {int(re.sub(r"\D", "", path.name)): path for path in folder.glob("iter-*.txt")}
     return {number: json.loads(files[number].read_text()) for number in sorted(files)}
@@ -216,12 +225,7 @@ def test_run_evaluates_by_a_data_loader_with_workers_made_before(tmp_path, threa
 def test_runs_of_a_program_with_other_settings_are_not_one_group(tmp_path, changed):
     for name, settings in (("a", {}), ("b", changed)):
         run = esync.Run(tmp_path / name / "program", quiet=True, weight_average=settings.get("weight_average"))
-        net, limits = dense(), esync.Limits(rounds=2)
-        rate = {"learning_rate": settings.get("rate", 0.1)}
-        with esync.Trainer(net.collect_params(), "sgd", rate, algorithm="local", run=run, limits=limits) as trainer:
-            while not trainer.finished:
-                differentiate(lambda net=net: net(INPUTS))
-                trainer.step(8)
+        train_plainly(dense(), run, 2, settings.get("rate", 0.1))
     (section,) = sections_of([load_run(tmp_path / name) for name in "ab"], ["", ""], None, problems := [])
     assert len(section.groups) == 2
     assert not [problem for problem in problems if "one group" in problem]
@@ -234,12 +238,8 @@ def test_evaluation_of_the_average_leaves_float64_weights_as_they_are(tmp_path):
         net = mx.gluon.nn.Dense(2, in_units=4)
         net.initialize(mx.init.Constant(1 / 3))
         net.cast("float64")
-        rate, limits = {"learning_rate": 0.1}, esync.Limits(rounds=20)
         run = esync.Run(tmp_path / kind, evaluate=lambda: 0.5, background=False, quiet=True, weight_average=kind)
-        with esync.Trainer(net.collect_params(), "sgd", rate, algorithm="local", run=run, limits=limits) as trainer:
-            while not trainer.finished:
-                differentiate(lambda net=net: net(INPUTS.astype("float64")))
-                trainer.step(8)
+        train_plainly(net, run, 20, inputs=INPUTS.astype("float64"))
         ends.append(net.weight.data().asnumpy())
     assert ends[0].dtype == np.float64
     assert np.array_equal(*ends)
@@ -255,11 +255,7 @@ def test_average_is_begun_anew_where_other_parameters_are_trained(tmp_path, capl
             net[0].collect_params().setattr("grad_req", "null")
         checkpoints = esync.Checkpoints(tmp_path / "kept", every=5, resume=rounds > 10)
         run = esync.Run(tmp_path / "logs", checkpoints=checkpoints, quiet=True, weight_average="polynomial", net=net)
-        rate, limits = {"learning_rate": 0.1}, esync.Limits(rounds=rounds)
-        with esync.Trainer(net.collect_params(), "sgd", rate, algorithm="local", run=run, limits=limits) as trainer:
-            while not trainer.finished:
-                differentiate(lambda net=net: net(INPUTS))
-                trainer.step(8)
+        train_plainly(net, run, rounds)
     message = "the average in the checkpoint is of other trained parameters: it begins anew"
     assert caplog.text.count(message) == 1  # the third run goes on with that of the second
 
