@@ -1,7 +1,5 @@
 """Every algorithm on one worker, with scripted exchanges, state server and clock."""
 
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -33,21 +31,6 @@ from ..support.small_net import flat, make_net, sgd_trainer, take_steps
 def fixed() -> ESync:
     """ESync that exchanges after every iteration."""
     return ESync(local_iterations=1)
-
-
-def test_algorithms_and_protocol_import_without_mxnet():
-    """They also run in the simulator, so nothing they import may load the engine."""
-    modules = (
-        "algorithms",
-        "exchange.protocol.parameter_server",
-        "exchange.protocol.handshake",
-        "rules",
-        "runtime.phase_timer",
-        "runtime.device",
-    )
-    program = "import sys; sys.modules['mxnet'] = None\n" + "".join(f"import esync.{name}\n" for name in modules)
-    program += "from esync.arguments import read; read('worker', '', ['-m', 'dgs'])"
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 #: What every synchronous exchange carries.

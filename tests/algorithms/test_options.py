@@ -219,14 +219,6 @@ def test_options_agreed_and_fixed_list_what_workers_and_checkpoints_compare():
     assert options.fixed == {"what is kept": 2.0}
 
 
-def test_diloco_options_are_those_of_local_sgd_with_other_defaults():
-    assert DiLoCo().options.model_dump() == {
-        **LocalSGD().options.model_dump(),
-        "global_lr": config.DILOCO_GLOBAL_LR,
-        "outer_momentum": config.DILOCO_OUTER_MOMENTUM,
-    }
-
-
 # --- the registry ---------------------------------------------------------------------------------
 
 

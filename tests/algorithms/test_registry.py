@@ -5,7 +5,6 @@ import pytest
 from esync.algorithms import ASGD, LocalSGD
 from esync.algorithms.options import Options, option
 from esync.algorithms.registry import ALGORITHMS, is_stem, register, stem_of
-from esync.runtime.output import is_label
 
 
 class Mine(ASGD):
@@ -106,12 +105,6 @@ def test_register_with_options_that_flags_cannot_hold_is_refused(name: str, sett
     with pytest.raises(ValueError, match=f"Mine.Options: .*{problem}"):
         register("mine")(type("Mine", (LocalSGD,), {"Options": options}))
     assert "mine" not in ALGORITHMS
-
-
-def test_built_in_algorithms_have_valid_labels_and_summaries() -> None:
-    for algorithm in ALGORITHMS.values():
-        assert is_label(algorithm.label)
-        assert is_stem(algorithm.summary)
 
 
 @pytest.mark.parametrize("kind", [list[int], tuple[int, int], dict[str, int], list[int] | None])

@@ -56,14 +56,9 @@ def test_encode_of_value_that_is_no_state_raises(value):
 
 OPTIMIZERS = {
     "sgd": {"momentum": 0.9},
-    "nag": {"momentum": 0.9},
     "adam": {},
     "nadam": {},
     "rmsprop": {"centered": True},
-    "adagrad": {},
-    "signum": {"momentum": 0.9},
-    "ftrl": {},
-    "lamb": {},
     "dcasgd": {},
 }
 

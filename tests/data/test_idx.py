@@ -26,11 +26,6 @@ def test_read_idx_returns_what_was_written(path):
     assert not array.flags.writeable
 
 
-def test_read_idx_of_array_without_elements_keeps_its_shape(path):
-    path.write_bytes(gzip.compress(idx_bytes(np.empty((0, 3, 4)))))
-    assert read_idx(path, ndim=3).shape == (0, 3, 4)
-
-
 BROKEN = {
     "no file": (None, "no such file"),
     "empty": (b"", "magic number missing"),

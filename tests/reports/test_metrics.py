@@ -20,8 +20,3 @@ def test_limits_and_efficiency_of_the_papers_cluster() -> None:
     assert metrics.efficiency(1560.0, limit) == pytest.approx(0.18203, abs=1e-5)
     assert metrics.speedup_limit([64 / duration for duration in seconds]) == pytest.approx(4.017, abs=0.001)
     assert metrics.speedup_limit([10.0, 30.0], alone=10.0) == pytest.approx(4.0)
-
-
-def test_rates_and_shares() -> None:
-    assert (metrics.rate(640.0, 4.0), metrics.rate(640.0, 0.0)) == (160.0, None)
-    assert (metrics.share(3, 200), metrics.share(0, 0)) == (0.015, 0.0)

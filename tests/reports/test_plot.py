@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from log_trees import MODEL_BYTES, figures_below, plot_logs, speedups, summarize_logs, write_run
+from log_trees import figures_below, plot_logs, speedups, summarize_logs, write_run
 from matplotlib.colors import same_color, to_hex
 from matplotlib.image import imread
 from pydantic import ValidationError
@@ -156,12 +156,8 @@ def test_plot_writes_all_five_figures_and_the_table(tmp_path: Path, capsys: pyte
     assert runs["ESync"]["standalone_speedup_limit"] == pytest.approx(320 / 128)  # samples per second
     assert "over Standalone" in output
     assert f"{ratio:.2f}× " in output
-    # 25 rounds of 2.4 s; 4 · 64 + 64 + 5 · 64 samples each; limit 64 / 0.5 + 64 / 2 + 64 / 0.4 =
-    # 320 a second
+    # 25 rounds of 2.4 s; 4 · 64 + 64 + 5 · 64 samples each
     assert runs["ESync"]["throughput"] == pytest.approx(640 / 2.4)
-    assert runs["ESync"]["efficiency"] == pytest.approx(640 / 2.4 / 320)
-    assert runs["ESync"]["bytes_per_second"] == pytest.approx(3 * 2 * MODEL_BYTES / 2.4)
-    assert [name["wait_max"] for name in runs["ESync"]["devices"]] == [0.0, 0.0, 0.0]
     content = json.loads(report.read_text())
     assert sorted(Path(path).stem for path in content["figures"]) == sorted(2 * names)
 

@@ -51,15 +51,6 @@ def test_layouts_of_a_worker_by_hand(tmp_path: Path) -> None:
     assert not list((tmp_path / "esync" / "cloud1").glob("*.json"))
 
 
-def test_summary_without_rounds_is_a_run(tmp_path: Path) -> None:
-    folder = tmp_path / "lenet" / "esync"
-    write_run(folder, DEVICES, 30)
-    original = load_run(folder)
-    for path in folder.rglob("iter-*.txt"):
-        path.unlink()
-    assert load_run(folder).figures == original.figures
-
-
 def test_current_summary_takes_the_place_of_the_rounds(tmp_path: Path, rounds_read: list[int]) -> None:
     folder = tmp_path / "lenet" / "esync"
     write_run(folder, DEVICES, 30)

@@ -18,7 +18,7 @@ from esync.launch.folders import lock_folder
 from esync.runtime import files
 from esync.runtime.files import NoHomeError, expanded, flush_folder, memory_descriptor, through_memory, write_atomically
 from esync.runtime.memory_file import MemoryFile
-from esync.state_server.state_folder import StateFolder, StateFolderError
+from esync.state_server.state_folder import StateFolder
 from esync.training.round_log import claim
 
 from ..support.forked import ForkedProgram
@@ -149,13 +149,6 @@ def test_folders_on_file_system_without_locks_are_used_with_a_warning(
     assert all(
         f"cannot be locked ({os.strerror(number)}): make sure yourself that no other " in line for line in warnings
     )
-
-
-def test_state_folder_of_another_server_is_refused(tmp_path: Path) -> None:
-    first = StateFolder(tmp_path)
-    with pytest.raises(StateFolderError, match="another state server uses"):
-        StateFolder(tmp_path)
-    first.close()
 
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM])

@@ -11,7 +11,18 @@ from esync.algorithms import DyLU, ESync, Local, LocalSGD, SyncSwitch
 from esync.runtime.mxnet_import import mx
 
 from ..support.scripted_world import World, steady_world
-from ..support.small_net import BATCH, OPTIMIZERS, backward, flat, local_trainer, make_net, take_steps, values
+from ..support.small_net import (
+    BATCH,
+    OPTIMIZERS,
+    amp_backward,
+    backward,
+    flat,
+    local_trainer,
+    make_net,
+    scaled,
+    take_steps,
+    values,
+)
 
 RATES = [0.4, 0.4, 0.2, 0.2, 0.1, 0.1, 0.05]
 
@@ -77,12 +88,11 @@ def test_rate_factor_multiplies_the_rate_or_the_schedule(optimizer, scheduled):
 @pytest.mark.parametrize(
     ("schedule", "options"),
     [
-        (lambda: halved(2, "rounds"), {}),
         (lambda: halved(2 * BATCH, "samples"), {}),
         (lambda: halved(1, "epochs"), {"dataset_size": 2 * BATCH}),
     ],
 )
-def test_trainer_local_follows_rounds_samples_and_epochs(schedule, options):
+def test_trainer_local_follows_samples_and_epochs(schedule, options):
     net = make_net()
     trainer = local_trainer(net, "sgd", {"lr_scheduler": schedule()}, **options)
     assert train(net, trainer, 7) == RATES
@@ -113,12 +123,6 @@ def test_dataset_size_that_is_set_late_holds_for_the_gradients_that_are_sent():
     assert [sent.learning_rate for sent in world.made.sent] == [0.4]
 
 
-@pytest.mark.parametrize("size", [0, -5])
-def test_dataset_size_below_one_is_refused(size):
-    with pytest.raises(ValueError, match=f"dataset_size is {size}, but should be the number of samples"):
-        local_trainer(make_net(), dataset_size=size)
-
-
 def test_rate_stays_the_same_during_all_local_iterations_of_a_round():
     net = make_net()
     options = {"learning_rate": 0.4, "lr_scheduler": halved(1)}
@@ -143,9 +147,6 @@ def test_replacement_begins_at_the_place_of_the_others(algorithm):
 
 
 def test_step_that_is_left_out_after_an_overflow_changes_no_rate():
-    from mxnet.contrib import amp
-    from mxnet.contrib.amp.loss_scaler import LossScaler
-
     net, rates = make_net(), []
     trainer = esync.Trainer(
         net.collect_params(),
@@ -154,13 +155,10 @@ def test_step_that_is_left_out_after_an_overflow_changes_no_rate():
         algorithm=LocalSGD(local_iterations=2),
         world=scripted(net, 3),
     )
-    trainer._amp_loss_scaler, trainer._amp_original_scale = LossScaler(), trainer._scale
+    scaled(trainer)
     for factor in (1.0, 1e38, 1.0, 1e38, 1.0, 1.0):
         rates.append(trainer.learning_rate)
-        with mx.autograd.record():
-            loss = net(mx.nd.ones((BATCH, 5))).sum() * factor
-            with amp.scale_loss(loss, trainer) as larger:
-                larger.backward()
+        amp_backward(net, trainer, 0, factor)
         trainer.step(BATCH)
     assert rates == [0.4, 0.4, 0.2, 0.2, 0.1, 0.1]
     assert trainer.optimizer.num_update == 4

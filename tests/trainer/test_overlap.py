@@ -140,6 +140,7 @@ def test_overlap_at_the_end_of_the_run_discards_unsent_updates():
     for _ in range(3):
         world.step(algorithm, [1, 0])
     assert (algorithm.finished, algorithm.exchanged, merges[0].discarded) == (True, True, True)
+    assert algorithm.unsent() == {}  # nor in a checkpoint
     assert len(world.made.travelling) == 1
 
 
@@ -188,11 +189,3 @@ def test_overlap_after_resume_sends_the_unsent_update_at_once():
         == [[0.0, 3.0]]
     )
     assert [payload.samples for payload in world.made.sent] == [8]
-
-
-def test_overlap_checkpoint_at_the_end_omits_discarded_updates():
-    world, algorithm, _ = overlapped([([10, 20], True, True)], [0])
-    for _ in range(3):
-        world.step(algorithm, [1, 0])
-    assert algorithm.finished
-    assert algorithm.unsent() == {}

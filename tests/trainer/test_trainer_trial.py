@@ -108,9 +108,3 @@ def test_trainer_start_after_trials_knows_the_capability_from_the_last_one(step_
     again = spy
     trainer.start()  # is there already
     assert trainer.algorithm is again
-
-
-def test_trainer_start_without_trial_has_unknown_capability():
-    net, spy = make_net(), Spy()
-    sgd_trainer(net, spy).start()
-    assert spy.capability == 0

@@ -35,13 +35,6 @@ def test_round_log_entry_contains_the_results_of_the_round(run):
     }
 
 
-def test_round_keeper_flush_writes_the_log(run):
-    run.round()
-    run.keeper.flush()
-    assert (run.logs.folder / "iter-1.txt").exists()
-    run.end()
-
-
 def test_run_json_contains_the_facts_of_the_run(run):
     run.round()
     run.end()

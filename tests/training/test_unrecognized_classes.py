@@ -64,20 +64,6 @@ def test_evaluation_that_says_nothing_of_a_class_ends_its_count(caplog, parts):
     assert not caplog.records
 
 
-def test_every_class_counts_where_nobody_is_known_to_hold_it(caplog):
-    callback = UnrecognizedClasses(lambda: 0)
-    for evaluated in evaluations(5, 100, c=0.0):
-        callback.accuracy(evaluated)
-    assert "no test sample of class c has been recognized in the last 5 evaluations" in caplog.text
-
-
-def test_results_without_recalls_cause_no_warning(caplog):
-    callback = UnrecognizedClasses(lambda: 0)
-    for number in range(20):
-        callback.accuracy(Evaluated(number, number, 0.9, 1.0, number, number, parts={"loss": 0.0}))
-    assert not caplog.records
-
-
 @pytest.mark.parametrize(("recall", "warned"), [(1.0, True), (0.6, True), (0.0, False)])
 def test_one_of_two_classes_is_warned_of_although_the_mean_is_that_of_guessing(caplog, recall, warned):
     callback = UnrecognizedClasses(lambda: len(LABELS))
