@@ -155,14 +155,6 @@ def test_esync_delayed_trains_on_until_ready_and_abandons_the_current_iteration(
     assert [entry[:3] for entry in logged_calls(world, "ask")] == [("ask", 1, 0), ("ask", 1, 1)]
 
 
-def test_esync_delayed_with_ready_between_iterations_abandons_none():
-    world, algorithm = delayed(1.5, [True])
-    world.step(algorithm, [1, 2])
-    assert not algorithm.exchanged
-    world.step(algorithm, [1, 2])  # was on its way when the second began, there when it ended
-    assert (algorithm.exchanged, algorithm.abandoned, algorithm.iterations) == (True, False, 2)
-
-
 def test_esync_delayed_has_one_query_in_flight_with_mean_iteration_time():
     world, algorithm = delayed(5.0, [False, False, True])
     for seconds in (2.0, 1.0, 3.0, 2.0, 2.0, 2.0):

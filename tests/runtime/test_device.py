@@ -114,15 +114,3 @@ def test_pause_belongs_to_no_iteration_but_the_work_before_it_does():
     assert device.time == 150.0
     device.time += 0.25
     assert device.end_iteration() == 1.75
-
-
-def test_pause_in_a_pause_counts_once():
-    device = FakeTime(step_time=3.0)
-    device.begin_iteration()
-    device.time = 1.0
-    with device.paused():
-        device.time += 10.0
-        with device.paused():
-            device.time += 10.0
-    assert device.end_iteration() == 3.0
-    assert device.time == 23.0

@@ -74,20 +74,6 @@ def test_engine_crash_ends_a_waiting_task_for_good():
     assert task.done
 
 
-def test_engine_crash_ends_a_task_that_is_ahead():
-    engine, seen = SimulationEngine(), []
-
-    def work():
-        engine.pass_time(10)
-        engine.settle()
-        seen.append("told others")
-
-    task = engine.spawn("worker", work)
-    engine.call_at(1.0, engine.crash, task)
-    engine.run()
-    assert seen == []
-
-
 def test_engine_wait_outside_a_task_raises():
     engine = SimulationEngine()
     with pytest.raises(RuntimeError, match="only a task can wait"):
