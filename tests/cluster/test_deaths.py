@@ -337,17 +337,6 @@ def test_worker_that_nobody_replaces_ends_the_run_and_is_named(tmp_path: Path, m
         assert cluster.wait("scheduler") == 0, cluster.output("scheduler")
 
 
-def test_servers_end_when_all_workers_are_gone_and_name_them(tmp_path: Path) -> None:
-    with Cluster(tmp_path, 1) as cluster:
-        flags = ["-m", "sync", "--rounds", "100000", "--step-time", "0.2"]
-        cluster.start_worker(0, [*WORKER, *flags, "-ld", str(tmp_path / "logs")])
-        until(cluster, lambda: "worker 0 of 1" in cluster.output("worker-0"))
-        kill(cluster, "worker-0")
-        assert cluster.wait("server-0") == 1
-        assert "worker 0 at 127.0.0.1:" in cluster.output("server-0")
-        assert cluster.wait("scheduler") == 0
-
-
 #: A program whose worker 1 is killed, and whose worker 0 goes on with the argument.
 LEAVING_PROGRAM = (
     OWN_PROGRAM
