@@ -3,6 +3,7 @@
 --long adds further moments near the end.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -156,6 +157,26 @@ def test_launch_with_worker_killed_near_the_end_finishes_the_run(tmp_path, data_
     assert [replacement["name"] for replacement in report["replacements"]] == [victim]
     assert report["figures"]["rounds"] == 10
     assert list(tmp_path.glob("logs/lenet/dying/left/cpu/model/model.params"))
+
+
+@pytest.mark.parametrize("small_disk", ["8m"], indirect=True)
+def test_launch_with_disk_full_for_a_while_continues(tmp_path, data_dir, launch: Start, small_disk):
+    """The disk holds the logs of workers and processes, and the launcher's own output."""
+    train = {"mode": "sync", "rounds": 60, "learning_rate": 0.01, "no_evaluation": True}
+    content = description([0.1], data_dir=str(data_dir), log_dir=str(small_disk), **train)
+    job = launch(write(tmp_path / "cluster.yaml", content), "--json", "result.json")
+    folder = small_disk / "lenet" / "sync"
+    job.until(lambda: len(rounds(folder / "left" / "cpu")) >= 2)
+    with open(small_disk / "ballast", "wb", buffering=0) as ballast, contextlib.suppress(OSError):
+        while True:
+            ballast.write(bytes(4096))
+    logged = rounds(folder / "left" / "cpu")
+    job.until(lambda: "No space left on device; the job goes on" in job.output)
+    assert rounds(folder / "left" / "cpu") == logged
+    (small_disk / "ballast").unlink()
+    job.finish()
+    assert rounds(folder / "left" / "cpu") == list(range(1, 61))
+    assert json.loads((tmp_path / "result.json").read_text())["figures"]["rounds"] == 60
 
 
 def test_launch_that_ends_or_is_killed_leaves_no_process(tmp_path, data_dir, launch: Start):

@@ -180,6 +180,16 @@ class Batch:
         return commands
 
 
+def test_example_on_real_slurm_runs_on_both_nodes(tmp_path, data_dir, cluster):
+    batch = Batch(cluster, tmp_path, data_dir, "--rounds", "3")
+    batch.until(lambda: batch.state in ("COMPLETED", "FAILED"))
+    assert batch.state == "COMPLETED", batch.output.read_text()
+    assert "done: ESync, 3 rounds" in batch.output.read_text()
+    for node in NODES:
+        assert rounds(tmp_path / "logs" / "lenet" / "esync" / node / "cpu") == [1, 2, 3]
+    batch.until(lambda: batch.processes() == [])
+
+
 def test_example_on_real_slurm_that_is_requeued_resumes_and_when_cancelled_leaves_nothing(tmp_path, data_dir, cluster):
     batch = Batch(cluster, tmp_path, data_dir, "--rounds", "100000", "--checkpoint-every", "5")
     batch.until(lambda: any(tmp_path.glob("kept/round-*/worker-1.json")))

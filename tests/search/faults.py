@@ -102,6 +102,9 @@ _DECIDE = "esync.coordination.coordinator:decide"
 _ESYNC = "esync.algorithms.esync:ESync"
 _REGISTRY = "esync.membership.rendezvous.node_registry:NodeRegistry"
 
+#: Found where the way back to rounds comes just before the end, by a schedule that is a test of its own.
+AFTER_THE_END = "who waits for a round at the end of the run is used in one of fewer"
+
 #: What was wrong → how it is put back.
 FAULTS: dict[str, Fault] = {
     "without rank 0 the others write, and delete what is older": Fault(
@@ -266,7 +269,7 @@ FAULTS: dict[str, Fault] = {
         "mode:ssp",
         (Edit("esync.exchange.protocol.staleness:StalenessBound.within", "<= self._limit", "<= self._limit + 1"),),
     ),
-    "who waits for a round at the end of the run is used in one of fewer": Fault(
+    AFTER_THE_END: Fault(
         "mode:sync-switch",
         (Edit(f"{_ROUND_STATE}.applied", "if self.finished and self.pending:", "if False:"),),
         missed=True,

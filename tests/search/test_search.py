@@ -18,7 +18,7 @@ from esync.algorithms import ALGORITHMS
 from esync.algorithms.registry import names
 
 from .__main__ import main
-from .faults import FAULTS, Fault
+from .faults import AFTER_THE_END, FAULTS, Fault
 from .options import searchable
 from .schedule import KINDS, MODE, Death, draw, with_words
 from .search import Finding, _simpler, failure, search, shrink
@@ -238,6 +238,14 @@ def test_rule_that_takes_each_step_twice_is_found(mode: str, rule: str, monkeypa
 def test_fault_can_be_put_back(fault: Fault) -> None:
     with fault.put_back():
         pass
+
+
+def test_round_of_fewer_after_the_end_is_found() -> None:
+    words = {"servers": "1", "machines": "3", "deaths": "-", "options": "--switch-order=01 --train-steps 5 40"}
+    schedule = with_words(draw("mode:sync-switch", 6), words)
+    assert failure(schedule).error == ""
+    with FAULTS[AFTER_THE_END].put_back():
+        assert "a round was one of" in failure(schedule).error
 
 
 @pytest.mark.long
