@@ -47,7 +47,7 @@ TOLERANCE_PER_ROUND = {"KiB": 8 / 1024}
 #: First words of a series' name → why it grows.
 REASONS = {
     "worker": "ps-lite notes every push and pull of a worker in 8 bytes that it never frees (Customer::tracker_)",
-    "server: ": "ps-lite keeps its socket to a worker that was replaced, some 60 KiB",
+    "server: open files": "ps-lite keeps its socket to a worker that was replaced",
     "state server: ": "what the history's database takes, SQLite's page cache first; it slows down",
     "round logs": "a file per round and worker: what a run leaves",
     "output": "a line per round and worker",

@@ -26,7 +26,7 @@ def test_soak_verdict_of_growth_that_stops_is_flat():
 
 
 def test_soak_verdict_of_16_bytes_a_round_is_growth():
-    result = judged("scheduler: RSS", [100_000 + round * 16 / 1024 for round in ROUNDS])
+    result = judged("server: RSS", [100_000 + round * 16 / 1024 for round in ROUNDS])
     assert result["per_1000_rounds"] == pytest.approx(1000 * 16 / 1024, abs=0.001)
     assert result["verdict"] == "grows: not known"
 
