@@ -211,8 +211,8 @@ class SpeedRun:
         """Return the virtual seconds after which it ends: those in which the devices do 700,000 samples."""
         if self.method in ONE_DEVICE:
             return 300
-        most = 700_000 / CLUSTERS[self.cluster].speed
-        return most * (40 if self.method == "sync" else 2 if self.cluster == SLOWEST else 1.2)
+        maximum = 700_000 / CLUSTERS[self.cluster].speed
+        return maximum * (40 if self.method == "sync" else 2 if self.cluster == SLOWEST else 1.2)
 
     def planned(self) -> float:
         """Return the core-seconds that it costs by estimate, at most."""

@@ -77,10 +77,10 @@ def train(net: Perceptron, workers: int, local: int, rate: float, seed: int) -> 
     generator = np.random.default_rng(seed)
     common, order = net.initial(generator), generator.permutation(len(net.images))
     parts = [generator.permutation(order[rank::workers]) for rank in range(workers)]
-    most, at, used, reached = 300_000 * max(1, workers // 2), 0, 0, dict[str, list[float]]()
-    evaluated = iter(np.unique(np.geomspace(200, most, 160).astype(int)))
+    largest, at, used, reached = 300_000 * max(1, workers // 2), 0, 0, dict[str, list[float]]()
+    evaluated = iter(np.unique(np.geomspace(200, largest, 160).astype(int)))
     due, norms = next(evaluated), np.zeros(2)
-    while used < most and len(reached) < len(TARGETS):
+    while used < largest and len(reached) < len(TARGETS):
         weights = [np.repeat(part[None], workers, 0) for part in common]
         for _ in range(local):
             if at + BATCH > min(map(len, parts)):
@@ -98,7 +98,7 @@ def train(net: Perceptron, workers: int, local: int, rate: float, seed: int) -> 
         common = [weight.mean(0) for weight in weights]
         if used < due:
             continue
-        while due <= used < most:
+        while due <= used < largest:
             due = next(evaluated)
         score = net.accuracy(common)
         for target in TARGETS:

@@ -120,7 +120,7 @@ def server(sizes: list[int], workers: int, secondary: float) -> dict[str, Any]:
         "processor": statistics.median(processor),
         "message_bytes": received,
         "answer_bytes": answered,
-        "server_bytes": node.server.downlink.bytes_kept,
+        "server_bytes": node.server.downlink.memory_bytes,
     }
 
 

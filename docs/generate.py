@@ -34,7 +34,7 @@ from esync.algorithms import Algorithm, ModelView  # noqa: E402
 from esync.algorithms.options import OptionInfo, expected_values, option  # noqa: E402
 from esync.algorithms.registry import ALGORITHMS, flags_of, options_of, register  # noqa: E402
 from esync.arguments.presets import PRESETS  # noqa: E402
-from esync.gluon.optimizer_to_rule import KNOWN, RULES_OF_RMSPROP, options_of_rule  # noqa: E402
+from esync.gluon.optimizer_to_rule import OPTIMIZER_RULES, RULES_OF_RMSPROP, options_of_rule  # noqa: E402
 from esync.rules import RULES, STATE_VECTORS, make_rule  # noqa: E402
 
 BLOCK = re.compile(r"(<!-- generated: (?P<name>[^>]+?) -->\n)(?P<text>.*?)(<!-- end generated -->)", re.DOTALL)
@@ -164,7 +164,7 @@ def exchanges(page: Path) -> str:
                 rounds(each),
                 linked(optimizer(each), page),
                 yes(each.has_momentum),
-                "own" if each.own_rates else "common",
+                "own" if each.per_worker_rates else "common",
                 _statistics(each),
             ]
             for name, each in built_in().items()
@@ -450,7 +450,7 @@ def rules(page: Path) -> str:
 def optimizers(page: Path) -> str:
     """Return the table of the optimizers whose steps servers can take."""
     rows = []
-    for kind, rule in KNOWN.items():
+    for kind, rule in OPTIMIZER_RULES.items():
         for name in RULES_OF_RMSPROP if rule in RULES_OF_RMSPROP else [rule]:
             given = [f"`{each}`" for each in options_of_rule(name)]
             with_it = " with `centered`" if name == "centered_rmsprop" else ""

@@ -80,7 +80,7 @@ def main() -> int:
 
 def _refusal(word: str) -> str:
     """Return the message for a subcommand that does not exist."""
-    hint = suggestion(word, SUBCOMMANDS, most=1)
+    hint = suggestion(word, SUBCOMMANDS, limit=1)
     return f"{COMMAND}: error: there is no subcommand {word!r}{hint}; choose one of {', '.join(SUBCOMMANDS)}"
 
 

@@ -17,7 +17,7 @@ Iterations = Sequence[float] | np.ndarray
 #: τ: iterations in which the gradient changes in steep directions. Fitted to twelve combinations of n and H.
 RELAXATION = 12.0
 #: Least worth of a sample at a learning rate that is far too high.
-_LEAST = 0.01
+_MIN_WORTH = 0.01
 
 
 def persistent(noise_scale: np.ndarray, iterations: Iterations) -> np.ndarray:
@@ -54,7 +54,7 @@ def worth(noise_scale: np.ndarray | float, iterations: Iterations, factor: float
     if factor is None:
         return suited
     devices = total / max(iterations)
-    return np.maximum(_LEAST, factor * (2 - factor / (devices * suited)) / devices)
+    return np.maximum(_MIN_WORTH, factor * (2 - factor / (devices * suited)) / devices)
 
 
 def _common(iterations: Iterations) -> float:

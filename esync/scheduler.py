@@ -40,11 +40,11 @@ def _schedule(options: argparse.Namespace, watchdog: Watchdog) -> int:
 
     me, places = scheduler_node(cluster.address, cluster.port), Places.read(os.environ)
     registry = NodeRegistry(me, cluster.servers, cluster.workers, log.info, places)
-    patience = max(config.PEER_GONE, options.wait_for_replacement)
+    patience = max(config.PEER_TIMEOUT, options.wait_for_replacement)
     transport = ZMQTransport(registry, cluster.address, cluster.port, patience)
     wait = WatchedWait(lambda: transport.attendance.missing, options.start_timeout, lambda: transport.attendance.advice)
     arrival = Arrival(lambda connected: registry.complete, watchdog, wait)
-    monitor_cluster(lambda: transport.present, 0, config.EVERYONE_GONE, alone, arrival).start()
+    monitor_cluster(lambda: transport.present, 0, config.NO_PEERS_TIMEOUT, alone, arrival).start()
     transport.run()
     return 1
 

@@ -49,7 +49,7 @@ def _serve(options: argparse.Namespace, watchdog: Watchdog) -> int:
     start = server.start_monitor
     wait = WatchedWait(start.awaited, options.start_timeout, start.advice)
     arrival = Arrival(lambda connected: connected > cluster.workers, watchdog, wait)
-    monitor_cluster(outgoing.connected, 1, config.CONNECTION_GONE, server.alone, arrival, server.patience).start()
+    monitor_cluster(outgoing.connected, 1, config.CONNECTION_TIMEOUT, server.alone, arrival, server.patience).start()
     SenderCheck().start()
     server.run()
     return 0

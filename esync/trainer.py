@@ -54,7 +54,7 @@ class Trainer(SeveralOptimizers, EndingMixin):
     servers take the step, or the algorithm does, with the optimizers that docs/reference/modes.md
     lists for it, and one learning rate and weight decay for all parameters.
 
-    Where one step is taken with the mean of all workers' gradients (`Algorithm.own_rates` is False)
+    Where one step is taken with the mean of all workers' gradients (`Algorithm.per_worker_rates` is False)
     learning rate, momentum and wd must be the same on all workers, in every round; else the run ends
     with JobAbortedError, which names ranks and values. With other algorithms each worker has its
     own. `esync.CommonLRScheduler` gives workers that take different numbers of steps the same rate.

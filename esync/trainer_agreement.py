@@ -73,7 +73,7 @@ class Agreement:
         }
         # Rates and sources may differ after a resume, so they are not part of `model`.
         size = {} if dataset_size is None else {"dataset size": dataset_size}
-        common_rates, individual = ({}, rates) if algorithm.own_rates else (rates, {})
+        common_rates, individual = ({}, rates) if algorithm.per_worker_rates else (rates, {})
         source = {**sources, **agreed_source(type(algorithm))}
         common = {**algorithm.terms, **common_rates, **size, **model, **source}
         return cls(model, common, {**individual, RANDOM_NUMBERS: generator_digests()} if processes else individual)

@@ -15,7 +15,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from .arguments import choose_algorithm, expand_paths, given_state_server, read
+from .arguments import choose_algorithm, expand_paths, read, state_server_of
 from .loggers import chosen_loggers, tensorboard
 from .runtime import output, preemption, processes, program, progress
 from .runtime.environment import ROLES, Cluster, state_server_address
@@ -75,7 +75,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
         else:
             check_start(options.collective)
         if algorithm.asks_state_server:
-            state_server_address(given_state_server(options))
+            state_server_address(state_server_of(options))
     refuse_speeds(options.partition)
     expand_paths(options)
     logs, events = Path(options.log_dir), options.tensorboard
@@ -130,7 +130,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
         device=device,
         overwrite=options.overwrite,
         quiet=options.quiet,
-        state_server=given_state_server(options),
+        state_server=state_server_of(options),
         job=options.job,
         weight_average=options.weight_average,
     )

@@ -46,8 +46,8 @@ def numpy_of(array):
     return array if isinstance(array, np.ndarray) else array.asnumpy()
 
 
-def numbers(count: int, most: float = 100.0) -> st.SearchStrategy[np.ndarray]:
-    return arrays(np.float32, count, elements=st.floats(-most, most, width=32))
+def numbers(count: int, maximum: float = 100.0) -> st.SearchStrategy[np.ndarray]:
+    return arrays(np.float32, count, elements=st.floats(-maximum, maximum, width=32))
 
 
 #: There are many rules, and MXNet's operators take their time.

@@ -53,7 +53,7 @@ class Algorithm(ABC):
         vectors: name of each further vector that is exchanged beside the weights → name of its rule
             in rules.RULES. Each is as long as the weights and begins with zeros; see
             `before_exchange`.
-        own_rates: whether the optimizer's learning rate, momentum and weight decay are each
+        per_worker_rates: whether the optimizer's learning rate, momentum and weight decay are each
             worker's own and may differ, because they act on what this worker alone has computed;
             else all workers must have the same.
         optimizer_chooses_rule: whether the servers take the steps of the user's optimizer
@@ -104,7 +104,7 @@ class Algorithm(ABC):
     summary: ClassVar[str]
     options: AnyOptions
     sends: ClassVar[Sends] = "gradients"
-    own_rates: ClassVar[bool] = True
+    per_worker_rates: ClassVar[bool] = True
     optimizer_chooses_rule: ClassVar[bool] = False
     has_momentum: ClassVar[bool] = True
     plain_sgd: ClassVar[bool] = False

@@ -162,7 +162,7 @@ class ESync(ModelAveraging):
         """Return whether to exchange after this iteration; ask if it is time to."""
         if self._coordination is None:
             return super()._due()
-        enough = self._iterations >= self.most_iterations
+        enough = self._iterations >= self.max_iterations
         with self.recorder.phase(CHECK_READY):
             if self._called():
                 return True

@@ -19,10 +19,10 @@ class EveryIteration(Algorithm):
     """Exchanges the mean gradient of every batch.
 
     Attributes:
-        own_seconds: seconds that the last step took, without waiting for the other workers.
+        step_seconds: seconds that the last step took, without waiting for the other workers.
     """
 
-    own_seconds = 0.0
+    step_seconds = 0.0
 
     @abstractmethod
     def specification(self) -> Specification:
@@ -52,7 +52,7 @@ class EveryIteration(Algorithm):
             self._contribute()
         result = self._exchange(lambda: self._payload(batch_size))
         self.iterations = 1
-        self.own_seconds = seconds + result.transfer
+        self.step_seconds = seconds + result.transfer
         self._count(result)
 
     def _exchange(self, make_payload: Callable[[], Payload]) -> Result:

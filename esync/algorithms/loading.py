@@ -214,7 +214,7 @@ def _unknown(text: str) -> str:
     names = sorted({*ALGORITHMS, *entry_point_names()})
     if text.endswith(".py"):
         return f"{text!r} names a file, but no class in it: {text}:CLASS"
-    hint = suggestion(text, names, most=1, shown=repr)
+    hint = suggestion(text, names, limit=1, shown=repr)
     return f"unknown algorithm {text!r}{hint}; known: {', '.join(names)}; one of your own: {FORMS}"
 
 

@@ -238,10 +238,10 @@ class ModelAveraging(Algorithm):
                 f"planned_iterations of {type(self).__qualname__} is {planned!r} in round {self.round + 1}, but should "
                 "be a whole number of 1 or more"
             )
-        return int(min(int(planned), self.most_iterations))
+        return int(min(int(planned), self.max_iterations))
 
     @property
-    def most_iterations(self) -> float:
+    def max_iterations(self) -> float:
         """Local iterations of the round under way beyond which none are done; infinite without `decay_iterations`.
 
         In round n they are (η + 1) ÷ (η + n) of those of the first, with η = config.POLYNOMIAL_DECAY.
@@ -278,8 +278,8 @@ class ModelAveraging(Algorithm):
 
     def _merge(self, exchange: Handle[Result], merge: ModelMerge) -> None:
         """Merge the common model if it has arrived; wait for it if this worker is too far ahead."""
-        most = min(self._run_ahead, self.most_iterations if self._interval is None else self._planned())
-        if not exchange.done() and self._iterations < most:
+        maximum = min(self._run_ahead, self.max_iterations if self._interval is None else self._planned())
+        if not exchange.done() and self._iterations < maximum:
             return
         with self.recorder.phase(self.exchange_phase):
             self.replica.open()

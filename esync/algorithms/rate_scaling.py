@@ -40,8 +40,8 @@ def effective_workers(scalars: Mapping[str, float]) -> float | None:
     Returns:
         None where the scalars are not known.
     """
-    total, most = scalars.get(ROUND_SAMPLES, 0.0), scalars.get(MAX_SAMPLES, 0.0)
-    return max(1.0, total / most) if most > 0 else None
+    total, largest = scalars.get(ROUND_SAMPLES, 0.0), scalars.get(MAX_SAMPLES, 0.0)
+    return max(1.0, total / largest) if largest > 0 else None
 
 
 def parse_decay(text: str) -> tuple[tuple[float, float], ...]:

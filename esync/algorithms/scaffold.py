@@ -76,13 +76,13 @@ class SCAFFOLD(LocalSGD):
         """Update this worker's control variate, and send its change."""
         for block in model.blocks():
             control, common, contribution = block.of(self.control), block.common(CONTROL), block.contribution(CONTROL)
-            np.negative(common if self._everyone_there else control, out=contribution)
+            np.negative(common if self._all_present else control, out=contribution)
             if self.learning_rates:  # else every step was left out after an overflow
                 control += (block.anchor - block.weights) / np.float32(self.learning_rates) - common
             contribution += control
 
     @property
-    def _everyone_there(self) -> bool:
+    def _all_present(self) -> bool:
         """Whether all workers took part in the rounds, as of the last exchange."""
         result, exchange = self.result, self.exchange
         return result is not None and exchange is not None and len(result.members) == exchange.workers

@@ -30,7 +30,7 @@ class SSGD(EveryIteration):
         """See `RateScalingOptions` and `CompressionOptions`."""
 
     options: Options
-    own_rates = False
+    per_worker_rates = False
     optimizer_chooses_rule = True
     elastic = True
     serverless = True

@@ -168,7 +168,7 @@ class SyncSwitch(EveryIteration):
             return OnlinePolicySettings(**detection, policy=policy)
 
     options: Options
-    own_rates = False
+    per_worker_rates = False
     switches_synchrony = True
     without_state_server = "nobody looks for stragglers"
     instead_of_state_server = "do without a policy"
@@ -348,7 +348,7 @@ class SyncSwitch(EveryIteration):
         super().step(batch_size)
         self.exchange_count = before + self.exchanged
         if self._straggler_client is not None and self.plan.at(result.samples, result.samples_together).synchronous:
-            self._straggler_client.step(self.own_seconds)
+            self._straggler_client.step(self.step_seconds)
         self._follow()
 
     def close(self) -> None:

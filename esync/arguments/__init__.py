@@ -21,7 +21,7 @@ from . import mode, presets
 from .cluster import CLUSTER, COLLECTIVE, STATE_SERVER
 from .environment import defaults_of
 from .flag_types import count
-from .mode import algorithm_of, choose_algorithm, effective, given_state_server, modes_with
+from .mode import algorithm_of, choose_algorithm, effective, modes_with, state_server_of
 from .outputs import CHECKPOINTS, LOGS
 from .training import DATA, DEVICE, TRAINING, resolve_momentum
 
@@ -32,13 +32,13 @@ __all__ = [
     "count",
     "effective",
     "expand_paths",
-    "given_state_server",
     "modes_of",
     "modes_with",
     "parse",
     "parse_args",
     "read",
     "reporting_conflicts",
+    "state_server_of",
     "typed_flags",
 ]
 
@@ -127,7 +127,7 @@ def parse_args(parser: argparse.ArgumentParser, arguments: Sequence[str] | None)
     """Parse a command line as the parser does, and suggest flags in the place of unknown ones."""
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
-        hints = (suggestion(word.partition("=")[0], parser._option_string_actions, most=1) for word in unknown)
+        hints = (suggestion(word.partition("=")[0], parser._option_string_actions, limit=1) for word in unknown)
         words = [f"{word}{hint}" for word, hint in zip(unknown, hints, strict=True)]
         parser.error(f"unrecognized arguments: {' '.join(words)}")
     return options

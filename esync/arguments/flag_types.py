@@ -35,9 +35,9 @@ class FlagGroup:
 
 
 def number(
-    kind: Callable[[str], Any], least: float, expected: str, above: bool = False, most: float = sys.float_info.max
+    kind: Callable[[str], Any], minimum: float, expected: str, above: bool = False, maximum: float = sys.float_info.max
 ) -> Callable[[str], Any]:
-    """Return a type for argparse: numbers from (or above) `least` to `most`.
+    """Return a type for argparse: numbers from (or above) `minimum` to `maximum`.
 
     `expected` completes the error message.
     """
@@ -47,7 +47,7 @@ def number(
             value = kind(text)
         except ValueError:
             value = math.nan
-        if not (value > least if above else value >= least) or value > most:
+        if not (value > minimum if above else value >= minimum) or value > maximum:
             raise argparse.ArgumentTypeError(f"{text!r} should be {expected}")
         return value
 
@@ -70,8 +70,8 @@ positive = number(float, 0, "a number above 0", above=True)
 not_negative = number(float, 0, "a number of 0 or more")
 count = number(int, 1, "a whole number of 1 or more")
 index = number(int, 0, "a whole number of 0 or more")
-port = number(int, 1, "a port, 1 to 65535", most=65535)
-accuracy = number(float, 0, "an accuracy above 0, at most 1", above=True, most=1)
+port = number(int, 1, "a port, 1 to 65535", maximum=65535)
+accuracy = number(float, 0, "an accuracy above 0, at most 1", above=True, maximum=1)
 
 
 def nonempty(text: str) -> str:

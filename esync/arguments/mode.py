@@ -173,7 +173,7 @@ def choose_algorithm(options: Namespace) -> Algorithm:
         "batch_size": options.batch_size,
         "job": options.job,
         "momentum": options.momentum,
-        "state_server": given_state_server(options),
+        "state_server": state_server_of(options),
     }
     # Options that keep their defaults are left out, because to give one may mean more than its
     # value does, as with `run_ahead`. That is never so with a switch.
@@ -189,7 +189,7 @@ def choose_algorithm(options: Namespace) -> Algorithm:
     return options.algorithm(**settings)
 
 
-def given_state_server(options: Namespace) -> str | None:
+def state_server_of(options: Namespace) -> str | None:
     """Return the state server's address if the flags give it, otherwise None."""
     return f"{options.state_server_ip}:{options.state_server_port}" if options.state_server_ip else None
 

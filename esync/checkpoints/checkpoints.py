@@ -105,7 +105,7 @@ class Checkpoints(CheckpointHooks):
         self._ahead = False  # whether this worker writes two parts for a checkpoint; see `save_ahead`
         self._lock: RankLock | None = None
         self._tracked: dict[str, Tracked] = {}
-        self._found: dict[str, Any] = {}  # states of what has not been tracked yet
+        self._untracked: dict[str, Any] = {}  # states of what has not been tracked yet
         self._algorithm_state: tuple[int, dict[str, Any]] | None = None  # as found, with the round of its part
         self._unsent: tuple[int, dict[str, Any]] | None = None  # likewise, what it had not sent
         self._goes_on = False
@@ -113,7 +113,8 @@ class Checkpoints(CheckpointHooks):
         self._parts: list[Part] = []
         self._job = 0  # its number
         self._last = 0  # round of the newest checkpoint of this job, or the one that the job began after
-        self._whole = 0  # round of the newest checkpoint that was known to be whole when parts were last deleted
+        # Round of the newest checkpoint that was known to be whole when parts were last deleted.
+        self._last_complete = 0
 
     # --- for a training loop ----------------------------------------------------------------------
 
@@ -178,7 +179,7 @@ class Checkpoints(CheckpointHooks):
         facts: dict[str, Any] = {
             "version": __version__,
             "job": self._job,
-            "whole_before": self._whole > 0,
+            "complete_before": self._last_complete > 0,
             "workers": trainer.workers,
             "exchanges": trainer.exchanges,
             "agreement": {**self._agreement, "optimizer": _names(trainer)},
@@ -345,7 +346,7 @@ class Checkpoints(CheckpointHooks):
         """
         algorithm = self._trainer.algorithm
         if algorithm.result is not None:
-            self._last, self._whole = algorithm.result.round, algorithm.result.whole
+            self._last, self._last_complete = algorithm.result.round, algorithm.result.whole
         fresh = self._encoded("state", {})  # what cannot be stored is noticed now, not at the first checkpoint
         if self._unsent is not None and not self._trainer.replacement:
             self._restore(algorithm.restore_unsent, *self._unsent)
@@ -393,7 +394,7 @@ class Checkpoints(CheckpointHooks):
         arrays = load_arrays(part, WORKER_FILE.format(rank=self._store.rank))
         for optimizer, saved in zip(self._optimizers, part.facts["optimizers"], strict=True):
             optimizer.load(saved, arrays)
-        self._found = tracked_states(part, arrays)
+        self._untracked = tracked_states(part, arrays)
         for name in self._tracked:
             self._restore_tracked(name)
         if "algorithm_state" in part.facts:
@@ -403,9 +404,9 @@ class Checkpoints(CheckpointHooks):
 
     def _restore_tracked(self, name: str) -> None:
         """Restore what is tracked under that name, if a checkpoint with its state was found."""
-        if name in self._found:
+        if name in self._untracked:
             try:
-                self._tracked[name].restore(self._found.pop(name))
+                self._tracked[name].restore(self._untracked.pop(name))
             except ValueError as error:
                 raise CheckpointError(f"the checkpoint of round {self.resumed} does not fit: {error}") from None
 
@@ -415,9 +416,9 @@ class Checkpoints(CheckpointHooks):
             complete = self._result().whole
         else:
             complete = self.newest.round if self.newest is not None else 0
-        if complete != self._whole:
+        if complete != self._last_complete:
             self._store.keep(self._keep * (1 + self._ahead), complete)
-            self._whole = complete
+            self._last_complete = complete
 
     def _result(self) -> Result:
         """Return the result of the last exchange."""
@@ -469,4 +470,4 @@ def _names(trainer: Any) -> str:
 
 def _offer(part: Part) -> Offer:
     facts = part.facts
-    return Offer(part.round, int(facts["job"]), bool(facts["whole_before"]), facts.get("needs", ()))
+    return Offer(part.round, int(facts["job"]), bool(facts["complete_before"]), facts.get("needs", ()))

@@ -90,7 +90,7 @@ class CheckpointStore:
         except OSError as error:
             raise CheckpointError(f"cannot write checkpoints to {self.directory}: {error.strerror or error}") from None
         for folder in [self.directory, *self._folders()]:
-            self._remove(folder, [name for name in self._own(folder) if name.startswith(".")])
+            self._remove(folder, [name for name in self._files_of_worker(folder) if name.startswith(".")])
 
     def parts(self) -> list[Part]:
         """Return all whole parts of this worker, the newest first; log which ones are damaged.
@@ -155,7 +155,7 @@ class CheckpointStore:
         """
         for folder in self._folders():
             if which(_round(folder)):
-                self._remove(folder, [self._name, *self._own(folder)])
+                self._remove(folder, [self._name, *self._files_of_worker(folder)])
 
     def rounds(self) -> list[int]:
         """Return the rounds of the parts that this worker has written, the newest first."""
@@ -190,7 +190,7 @@ class CheckpointStore:
         finally:
             marker.unlink(missing_ok=True)
 
-    def _own(self, folder: Path) -> list[str]:
+    def _files_of_worker(self, folder: Path) -> list[str]:
         """Return the names of this worker's files in a folder, half-written ones included."""
         prefixes = (f"worker-{self.rank}.", *(("model.", "server.", "vectors.") if self.rank == 0 else ()))
         with suppress(FileNotFoundError):

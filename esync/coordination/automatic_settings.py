@@ -86,17 +86,17 @@ def choose(
             speeds = 1 / np.array(paces[:number])
             brought = worth(config.NOISE_SCALE, speeds * (max(settings.seconds, pace) + exchange))
             groups.append((float(np.sum(speeds) * brought), settings))
-    most = max(value for value, _ in groups)
+    best = max(value for value, _ in groups)
     alone, settings = groups[0]
     if settings.slowest == paces[0] and len(paces) > 1 and paces[1] > paces[0]:
         needed = config.PLAN_GAIN - (0 if before.alone or not before.slowest else config.AUTOMATIC_GAIN)
-        if most < (1 + needed) * alone:
+        if best < (1 + needed) * alone:
             return replace(settings, alone=True)
-    least = most / (1 + config.AUTOMATIC_GAIN)
+    threshold = best / (1 + config.AUTOMATIC_GAIN)
     present = [pair for pair in groups if pair[1].slowest <= (1 + config.TIER_HYSTERESIS) * before.slowest]
-    if present and present[-1][0] >= least:
+    if present and present[-1][0] >= threshold:
         return present[-1][1]
-    return next(settings for value, settings in groups if value >= least)
+    return next(settings for value, settings in groups if value >= threshold)
 
 
 def _settings(

@@ -91,6 +91,6 @@ def automatic_epsilon(record: Record) -> float:
     It covers the usual fluctuations of the worker's iteration and round trip. As it costs that much
     computing time per round, it is limited to a small share of an iteration.
     """
-    most = config.EPSILON_SHARE * record.capability
+    limit = config.EPSILON_SHARE * record.capability
     fluctuates = record.jitter + record.round_trip_jitter
-    return fluctuates if fluctuates < most else most
+    return fluctuates if fluctuates < limit else limit

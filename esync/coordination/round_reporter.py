@@ -90,7 +90,7 @@ class RoundReporter:
         self._wake = threading.Condition()
         # The body of the next call; rounds that end meanwhile are added to it.
         self._next: dict[str, Any] | None = None
-        self._again = False  # it has been sent before, and only the accuracy in it is new
+        self._resending = False  # it has been sent before, and only the accuracy in it is new
         self._last: dict[str, Any] | None = None
         self._accuracy: tuple[float | None, int | None] = (None, None)
         self._parts: Mapping[str, float] = {}
@@ -130,8 +130,8 @@ class RoundReporter:
             "logged": {name: mean for name, mean in entry.get(LOGGED, {}).items() if mean is not None},
         }
         with self._wake:
-            self._next = report if self._next is None or self._again else _together(self._next, report)
-            self._again = False
+            self._next = report if self._next is None or self._resending else _together(self._next, report)
+            self._resending = False
             self._wake.notify()
 
     def accuracy(self, number: int, accuracy: float, parts: Mapping[str, float] | None = None) -> None:
@@ -145,7 +145,7 @@ class RoundReporter:
         with self._wake:
             self._accuracy, self._parts = (accuracy, number), parts or {}
             if self._next is None:
-                self._next, self._again = self._last, True
+                self._next, self._resending = self._last, True
             if self._next is not None:
                 self._next = {**self._next, "accuracy": accuracy, "accuracy_round": number, "parts": self._parts}
             self._wake.notify()
@@ -170,7 +170,7 @@ class RoundReporter:
                 self._wake.wait_for(lambda: self._next is not None or self._reason is not None)
                 report, self._next = self._next, None
                 if report is not None:
-                    self._last, self._again = report, False
+                    self._last, self._resending = report, False
             if report is None:
                 break
             self._send("/report", report)

@@ -77,12 +77,12 @@ def left_out(paces: Mapping[int, float], before: Collection[int]) -> set[int]:
         paces: rank → seconds of an iteration, above 0.
         before: ranks that are left out at present.
     """
-    least = 1 / config.NOISE_SCALE
-    returns = least * (1 + config.LEAVE_OUT_HYSTERESIS)
+    minimum = 1 / config.NOISE_SCALE
+    returns = minimum * (1 + config.LEAVE_OUT_HYSTERESIS)
     total, out = sum(1 / pace for pace in paces.values()), set[int]()
     # Those that are left out come first, or workers alike would take turns.
     for rank in sorted(paces, key=lambda rank: (rank in before, paces[rank], rank), reverse=True):
-        if 1 / paces[rank] < (returns if rank in before else least) * total:
+        if 1 / paces[rank] < (returns if rank in before else minimum) * total:
             out.add(rank)
             total -= 1 / paces[rank]
     return out

@@ -30,7 +30,7 @@ def check_name(text: str) -> str:
     elif kind in KINDS and not rest:
         raise ValueError(f"{text!r} names no {'folder' if kind == 'folder' else 'file'}; expected {FORMS}")
     elif ":" not in text and text not in REGISTRY:
-        hint = suggestion(text, REGISTRY, most=1, shown=repr) or _with_kind(text)
+        hint = suggestion(text, REGISTRY, limit=1, shown=repr) or _with_kind(text)
         raise ValueError(f"unknown data set {text!r}{hint}; known: {', '.join(REGISTRY)}; one of your own: {FORMS}")
     return text
 

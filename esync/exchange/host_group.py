@@ -58,13 +58,13 @@ class HostGroup(Protocol):
         rank: of this worker.
         ranks: of all workers of this host in the description, in order. If this worker is the only
             one, no method is called.
-        most: the most workers on any host of the job, equal for all workers
+        max_size: the most workers on any host of the job, equal for all workers
             (`Specification.per_host`).
     """
 
     rank: int
     ranks: tuple[int, ...]
-    most: int
+    max_size: int
 
     def join(self, plan: HostMemoryPlan) -> bool:
         """Create the shared memory, or attach to it; `alive` is True for this rank from now on.

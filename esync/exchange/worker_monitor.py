@@ -36,12 +36,12 @@ class SlotHolder:
         address: at which it listens, host:port.
         replacement: seconds that the others wait for a replacement once it is gone; may be
             infinite.
-        gone_at: the time at which it was found to be gone; infinite: it is not.
+        disconnected_at: the time at which it was found to be gone; infinite: it is not.
     """
 
     address: str
     replacement: float
-    gone_at: float = math.inf
+    disconnected_at: float = math.inf
 
 
 class WorkerMonitor:
@@ -62,7 +62,7 @@ class WorkerMonitor:
     ) -> None:
         self._server, self._lease, self._clock = server, lease, clock
         self._peers: Peers[int] = Peers() if peers is None else peers
-        self._detector: FailureDetector[int] = FailureDetector(config.CONNECTION_GONE)
+        self._detector: FailureDetector[int] = FailureDetector(config.CONNECTION_TIMEOUT)
         self._holders: dict[int, SlotHolder] = {}
         self._checked_at = clock()
 
@@ -80,7 +80,7 @@ class WorkerMonitor:
         if port:
             self._holders[rank] = SlotHolder(address, replacement)
             self._peers.add(rank, host, int(port))
-            self._detector.expect(rank, self._clock() + config.PEER_GONE)  # it may have died already
+            self._detector.expect(rank, self._clock() + config.PEER_TIMEOUT)  # it may have died already
 
     @property
     def patience(self) -> float:
@@ -90,7 +90,7 @@ class WorkerMonitor:
             return 0.0
         longest = max((holder.replacement for holder in list(self._holders.values())), default=math.inf)
         expected = self._lease < math.inf or longest == math.inf
-        return config.WORKERS_GONE if expected else max(config.PEER_GONE, longest)
+        return config.NO_WORKERS_TIMEOUT if expected else max(config.PEER_TIMEOUT, longest)
 
     def failure_reasons(self) -> list[str]:
         """Return a sentence for each worker that is gone without a goodbye; for any thread."""
@@ -124,9 +124,9 @@ class WorkerMonitor:
     def _handle_death(self, rank: int, now: float) -> None:
         """Go on without a worker whose connection has ended, await a replacement, or end the run."""
         holder, round_state = self._holders[rank], self._server.round_state
-        holder.gone_at = min(holder.gone_at, now)
+        holder.disconnected_at = min(holder.disconnected_at, now)
         needed = rank == WRITER or not round_state.over
-        awaited = needed and now - holder.gone_at < holder.replacement and not round_state.failure
+        awaited = needed and now - holder.disconnected_at < holder.replacement and not round_state.failure
         if awaited:
             round_state.promised.add(rank)
         else:

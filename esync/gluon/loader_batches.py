@@ -44,7 +44,7 @@ class LoaderBatches(Iterator[Batch]):
         self._seeds: list[int] = []  # of the random generators, drawn once in a cluster
         self._used = 0  # batches of this epoch that have been handed out
         self._skip = 0  # batches of this epoch that were used before the checkpoint
-        self._kept = 0  # samples that the last epoch has left to the next one if it had no batch
+        self._leftover = 0  # samples that the last epoch has left to the next one if it had no batch
         self._batch: Batch
         self._at = 0  # the trainer's steps when the last batch was handed out
 
@@ -83,7 +83,7 @@ class LoaderBatches(Iterator[Batch]):
             if batch is not _END:
                 return batch
             if self._used:
-                self._kept = 0
+                self._leftover = 0
             elif not self._rolls_over():
                 self._refuse()
             self._epoch, self._iterator = self._epoch + 1, None
@@ -124,8 +124,9 @@ class LoaderBatches(Iterator[Batch]):
 
         A DataLoader with last_batch='rollover' has epochs without a batch where there are fewer samples.
         """
-        before, self._kept = self._kept, len(getattr(getattr(self._loader, "_batch_sampler", None), "_prev", ()))
-        return self._kept > before
+        sampler = getattr(self._loader, "_batch_sampler", None)
+        before, self._leftover = self._leftover, len(getattr(sampler, "_prev", ()))
+        return self._leftover > before
 
     def _refuse(self) -> None:
         """Raise an error that says why the loader has no batch.

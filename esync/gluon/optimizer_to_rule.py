@@ -8,7 +8,7 @@ from typing import Any
 from ..rules import PLAIN_SGD, RULES, RuleChoice
 
 #: Gluon's optimizer, by the name of its class → its rule.
-KNOWN = {
+OPTIMIZER_RULES = {
     "SGD": "sgd",
     "NAG": "nag",
     "Adam": "adam",
@@ -24,7 +24,7 @@ MODULES = ("mxnet.optimizer.optimizer", "esync.gluon.optimizers")
 LAYERWISE = ("LARS", "LAMB", "LBSGD", "GroupAdaGrad")
 
 #: Options of optimizers that are not options of rules, because they are sent with each gradient.
-WITH_EACH_GRADIENT = frozenset({"learning_rate", "momentum", "wd", "lr_scheduler", "rescale_grad"})
+PER_GRADIENT_OPTIONS = frozenset({"learning_rate", "momentum", "wd", "lr_scheduler", "rescale_grad"})
 
 #: RMSProp's rules: without and with `centered`.
 RULES_OF_RMSPROP = ("rmsprop", "centered_rmsprop")
@@ -65,7 +65,7 @@ def sgd_alone(optimizer: Any, options: Collection[str], algorithm: str) -> RuleC
             f"{'; sync, async and ssp take this one, too' if rule_name(optimizer) else ''})"
         )
     clipped = ["clip_gradient"] if optimizer.clip_gradient is not None else []
-    _refuse([*sorted(set(options) - WITH_EACH_GRADIENT - {"clip_gradient"}), *clipped], algorithm)
+    _refuse([*sorted(set(options) - PER_GRADIENT_OPTIONS - {"clip_gradient"}), *clipped], algorithm)
     return PLAIN_SGD
 
 
@@ -89,11 +89,11 @@ def rule_of(optimizer: Any, options: Collection[str], algorithm: str) -> RuleCho
         why = "needs the norms of whole layers, of which servers see pieces" if kind in LAYERWISE else ""
         raise ValueError(
             f"algorithm {algorithm!r} takes the steps on the servers, and the optimizer {kind!r} "
-            f"{why or 'has no rule there'}: use one of {', '.join(KNOWN)}, or {WAY_OUT}"
+            f"{why or 'has no rule there'}: use one of {', '.join(OPTIMIZER_RULES)}, or {WAY_OUT}"
         )
     constants = {option: getattr(optimizer, ATTRIBUTES.get(option, option)) for option in options_of_rule(name)}
     beyond = OF_RMSPROP if name in RULES_OF_RMSPROP else frozenset()
-    unknown = sorted(set(options) - WITH_EACH_GRADIENT - set(constants) - beyond)
+    unknown = sorted(set(options) - PER_GRADIENT_OPTIONS - set(constants) - beyond)
     if optimizer.begin_num_update and "beta1" in constants:  # the rule's t counts the steps of the common weights
         unknown = [*(option for option in unknown if option != "begin_num_update"), "begin_num_update"]
     _refuse(unknown, algorithm)
@@ -115,7 +115,7 @@ def moving_without_gradient(rule: RuleChoice) -> list[str]:
 def rule_name(optimizer: Any) -> str | None:
     """Return the name of the rule of this optimizer; None where there is none."""
     kind = type(optimizer)
-    name = KNOWN.get(kind.__name__) if kind.__module__ in MODULES else None
+    name = OPTIMIZER_RULES.get(kind.__name__) if kind.__module__ in MODULES else None
     return RULES_OF_RMSPROP[bool(optimizer.centered)] if name == "rmsprop" else name
 
 

@@ -403,8 +403,8 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
     def _check_schedule(self) -> None:
         """Warn if the schedule will give workers different learning rates."""
         scheduler = self._optimizer.lr_scheduler
-        counts_own_updates = scheduler is not None and not isinstance(scheduler, CommonLRScheduler | ReduceOnPlateau)
-        if counts_own_updates and self.workers > 1 and not self.algorithm.equal_updates:
+        counts_updates = scheduler is not None and not isinstance(scheduler, CommonLRScheduler | ReduceOnPlateau)
+        if counts_updates and self.workers > 1 and not self.algorithm.equal_updates:
             log.warning("%s", unequal_rates_warning(scheduler, self.algorithm.name))
 
     def _rates(self) -> dict[str, Any]:

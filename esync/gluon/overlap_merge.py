@@ -56,7 +56,7 @@ class OverlapMerge:
         arrays, common = self._weights, self.weights
         if statistics:
             arrays, common = self._statistics, self.statistics
-        factor = np.float32(config.OVERLAP_STATISTICS_KEPT**self.iterations)
+        factor = np.float32(config.OVERLAP_STATISTICS_MOMENTUM**self.iterations)
         for at, local in arrays.pieces(start, start + values.size):
             new = common.values[at : at + local.size]
             new[:] = values[at - start : at - start + local.size].astype(local.dtype, copy=False)

@@ -143,8 +143,8 @@ class ReduceOnPlateau(GluonLRScheduler):
 
     def _improves(self, value: float, best: float, metric: Metric) -> bool:
         sign = 1.0 if metric.goal == "max" else -1.0
-        least = self.threshold * (abs(best) if self.threshold_mode == "rel" else 1.0)
-        return sign * (value - best) > least
+        required = self.threshold * (abs(best) if self.threshold_mode == "rel" else 1.0)
+        return sign * (value - best) > required
 
     def _rate(self, reductions: int) -> float:
         return float(max(self.base_lr * self.factor**reductions, min(self.min_lr, self.base_lr)))

@@ -54,7 +54,7 @@ TOKEN_NEEDED = f"""\
 
 def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     """Return launch's own options, and the worker's flags that are on the command line."""
-    words, own_program = user_program.split(words)
+    words, program_words = user_program.split(words)
     program_name = program.name("python -m esync.launch")
     parser = flags.parser_of_all(
         program_name, "Start a whole cluster, as a description says; end it, whatever happens.", words
@@ -71,9 +71,9 @@ def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, dict[str, Any
     with arguments.reporting_conflicts(parser):
         _add_to(parser)
     options = arguments.parse_args(parser, words)
-    if own_program == ():
+    if program_words == ():
         parser.error("a program should follow --, for instance -- python train.py --epochs 3")
-    options.program = own_program or ()
+    options.program = program_words or ()
     if options.dry_run and options.json:
         parser.error("--json describes how a job went, and with --dry-run there is none")
     present = arguments.typed_flags(parser, words)

@@ -10,7 +10,7 @@ from .fields import HOST_NAME
 #: Key of Open MPI → whether it says how many processes; the others are of no meaning here.
 KEYS = {"slots": True, "max_slots": False, "max-slots": False}
 #: Largest number of processes of a host, and longest file, in lines.
-MOST = 1000
+MAX_SLOTS = 1000
 
 
 class HostfileError(ExpectedError):
@@ -65,6 +65,6 @@ def _host(words: list[str]) -> tuple[str, int]:
 
 
 def _slots(text: str) -> int:
-    if not re.fullmatch("[0-9]{1,4}", text) or not 1 <= int(text) <= MOST:
-        raise ValueError(f"{text!r} is not a number of slots from 1 to {MOST}")
+    if not re.fullmatch("[0-9]{1,4}", text) or not 1 <= int(text) <= MAX_SLOTS:
+        raise ValueError(f"{text!r} is not a number of slots from 1 to {MAX_SLOTS}")
     return int(text)

@@ -5,7 +5,7 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from ..runtime.environment import is_own
+from ..runtime.environment import is_local_address
 from .description import Description, HostEntry
 from .yaml_text import DescriptionError
 
@@ -47,7 +47,7 @@ def resolve(address: str) -> str:
 
 def is_this_machine(address: str) -> bool:
     """Return whether a name or an address is one of this machine's."""
-    return address in ("localhost", socket.gethostname()) or is_own(address)
+    return address in ("localhost", socket.gethostname()) or is_local_address(address)
 
 
 def locate(description: Description, is_here: Callable[[str], bool] = is_this_machine) -> dict[str, Host]:

@@ -24,7 +24,7 @@ from .user_program import UserProgram
 from .workers import WorkerJob, common_environment, worker_specs
 
 #: Flags that have no meaning for a worker that trains alone, to be measured.
-NOT_ALONE = frozenset(
+CLUSTER_FLAGS = frozenset(
     {
         *("partition", "split_by_class", "redistribute", "elastic", "lease", "wait_for_replacement", "collective"),
         *("checkpoint_dir", "checkpoint_every", "keep_checkpoints", "resume", "overwrite", "compression"),
@@ -61,21 +61,21 @@ def plan(
     Raises:
         DescriptionError: the description and the flags do not make a job; the message says why.
     """
-    own_program, settings, left_out = _program_and_settings(description, typed, program)
-    options = _understood(settings, typed, own_program, description.workers)
+    program_words, settings, left_out = _program_and_settings(description, typed, program)
+    options = _understood(settings, typed, program_words, description.workers)
     remarks, processes, cluster = [], list[ProcessSpec](), {}
     if left_out:
         remarks.append(f"left to the program, of the description's train: {', '.join(left_out)}")
-    if not own_program and (remark := flags.rate_remark(description.train, options)):
+    if not program_words and (remark := flags.rate_remark(description.train, options)):
         remarks.append(remark)
     if (name := description.train.get("preset")) and "preset" not in settings:
         remarks.append(f"mode {options.mode} leaves out the description's preset {name} with all of its flags")
-    preset = presets.settings_of(settings.get("preset")) if own_program else {}
+    preset = presets.settings_of(settings.get("preset")) if program_words else {}
     if unused := [name for name in preset if not user_program.applies(name, settings)]:
         group = " (a network with batch norm needs group norm in its place)" if "normalization" in unused else ""
         remarks.append(f"left to the program, of the preset: {', '.join(unused)}{group}")
     workers: Sequence[WorkerEntry] = description.workers
-    any_mode = own_program is not None and "mode" not in settings  # the program chooses the mode
+    any_mode = program_words is not None and "mode" not in settings  # the program chooses the mode
     exchanges = len(workers) > 1 if any_mode else options.algorithm.sends != "nothing"
     if not exchanges:
         if len(workers) > 1:
@@ -85,14 +85,14 @@ def plan(
     if partition != options.partition:
         settings["partition"] = options.partition = partition
     times: tuple[StepTime, ...] = ()
-    by_speed, remark = divides_by_speed(description, options, own_program is not None)
+    by_speed, remark = divides_by_speed(description, options, program_words is not None)
     if exchanges and remark:
         remarks.append(remark)
     if exchanges and by_speed:
         if not any_mode:
             check_batch_by_speed(options)
         times = described_times(workers)
-        if own_program is None:
+        if program_words is None:
             sizes = choose_algorithm(options).batch_division.sizes(options.batch_size, times)
             remarks.append(f"batches by speed: {', '.join(map(str, sizes))} samples at first")
         else:
@@ -107,14 +107,14 @@ def plan(
             processes = [services.process_manager(description, resources, cluster)]
             if description.servers:
                 remarks.append(f"no parameter servers: the workers exchange by {options.collective}")
-    if own_program is None:
+    if program_words is None:
         folder = mode_folder(options)
     else:
         mode = user_program.ANY_MODE if any_mode else options.algorithm.name
-        folder = run_folder(options.log_dir, own_program.name, mode, options.name)
+        folder = run_folder(options.log_dir, program_words.name, mode, options.name)
     needed = exchanges and not any_mode and services.needs_state_server(options, description)
     address = None
-    if needed or (own_program and description.state_server):  # for the dashboard of a program, in any mode
+    if needed or (program_words and description.state_server):  # for the dashboard of a program, in any mode
         processes.append(services.state_server(description, resources, cluster, options, folder))
         address = f"{resources.address(processes[-1].host.name)}:{processes[-1].port}"
         remarks.append(f"dashboard: http://{address}/dashboard/")
@@ -136,15 +136,15 @@ def plan(
         common_environment(options, folder),
         preemption=description.preemption_notice is not None,
         # The built-in worker has both on its command line.
-        algorithm=settings.get("mode") if own_program else None,
-        algorithm_options=user_program.algorithm_options(settings) if own_program else None,
+        algorithm=settings.get("mode") if program_words else None,
+        algorithm_options=user_program.algorithm_options(settings) if program_words else None,
         seed=seed,
         state_server=address,
         collective=options.collective if exchanges else config.COLLECTIVE,
         per_host=max((len(group.ranks) for group in groups.values()), default=1),
         step_times=times,
     )
-    job = WorkerJob(cluster, environment, own_program, settings, groups)
+    job = WorkerJob(cluster, environment, program_words, settings, groups)
     specs = worker_specs(dict(enumerate(workers)), resources, job)
     spares: dict[str, dict[str, ProcessSpec]] = {}
     if description.spare_hosts and exchanges and options.collective == "ps":
@@ -159,7 +159,7 @@ def plan(
     elif description.spare_hosts:
         remarks.append("spare hosts are not used: without parameter servers nobody can take a worker's place")
     notice = description.preemption_notice
-    return LaunchPlan((*processes, *specs), options, folder, tuple(remarks), spares, own_program, notice)
+    return LaunchPlan((*processes, *specs), options, folder, tuple(remarks), spares, program_words, notice)
 
 
 def plan_measurement(
@@ -177,17 +177,17 @@ def plan_measurement(
     Raises:
         DescriptionError: the description does not make a job; the message says why.
     """
-    own_program, chosen, _ = _program_and_settings(description, {}, program)
-    _understood(chosen, {}, own_program)  # flags with which the job would not train are refused, not measured
-    applicable = {name: value for name, value in chosen.items() if name not in NOT_ALONE}
+    program_words, chosen, _ = _program_and_settings(description, {}, program)
+    _understood(chosen, {}, program_words)  # flags with which the job would not train are refused, not measured
+    applicable = {name: value for name, value in chosen.items() if name not in CLUSTER_FLAGS}
     settings = flags.merge(applicable, {"mode": "local", "no_evaluation": True, "no_export": True, "quiet": True})
-    options = _understood(settings, {}, own_program)
+    options = _understood(settings, {}, program_words)
     folder = Path(options.log_dir)
     resources = JobResources(hosts, local, remote or {}, [worker.host for worker in description.workers])
-    job = WorkerJob({}, replace(common_environment(options, folder), measure=True), own_program, settings)
+    job = WorkerJob({}, replace(common_environment(options, folder), measure=True), program_words, settings)
     devices = [worker.model_copy(update={"straggle": []}) for worker in description.workers]
     specs = worker_specs(dict(enumerate(devices)), resources, job)
-    return LaunchPlan(tuple(specs), options, folder, program=own_program)
+    return LaunchPlan(tuple(specs), options, folder, program=program_words)
 
 
 def _program_and_settings(

@@ -52,7 +52,7 @@ class Process:
         exit_code: None while it runs; negative for the signal that ended it.
         progress: the last round that a worker has reported.
         reported: time of that report (time.monotonic); before the first one, that of the start.
-        told_to_end: whether launch has terminated it.
+        terminated: whether launch has terminated it.
         events: events that it has reported: kind → facts, including the time "at" (time.monotonic).
     """
 
@@ -69,7 +69,7 @@ class Process:
         self.progress: Progress | None = None
         self._last_lines: deque[str] = deque(maxlen=LAST_LINES)
         self._passing = False  # whether the last line is a state of a progress bar, which the next one replaces
-        self.told_to_end = self._preempted = False
+        self.terminated = self._preempted = False
         self.events: dict[str, dict[str, Any]] = {}
         self._rest = b""
         self._file = LossyFile(log, "ab" if restarted else "wb")
@@ -145,7 +145,7 @@ class Process:
         """Its exit code or signal in words that follow its name."""
         if self._connection_lost:
             return f"has lost its connection to {self.spec.host.address} (ssh ended with exit code {self.exit_code})"
-        if self.exit_code == 0 and self.spec.own_program and progress.JOINED not in self.events:
+        if self.exit_code == 0 and self.spec.is_user_program and progress.JOINED not in self.events:
             return "ended before it took part in the training (no esync.Trainer has found the others)"
         if self.exit_code is None or self.exit_code >= 0:
             return f"ended with exit code {self.exit_code}"
@@ -187,7 +187,7 @@ class Process:
     def terminate(self) -> None:
         """Ask the process to end."""
         if self.running:
-            self.told_to_end = True
+            self.terminated = True
             self._child.terminate()
 
     def preempt(self) -> None:
@@ -199,7 +199,7 @@ class Process:
     def kill(self) -> None:
         """Kill the process and all its descendants."""
         if self.running:
-            self.told_to_end = True
+            self.terminated = True
             self._child.kill()
 
     def close(self) -> None:
@@ -230,7 +230,7 @@ class Process:
             if not before:
                 return
         self._write(line)
-        if self.spec.own_program:  # such a program may print lines without reporting rounds
+        if self.spec.is_user_program:  # such a program may print lines without reporting rounds
             self.reported = time.monotonic()
         if text:
             if self._passing:

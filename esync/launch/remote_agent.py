@@ -21,7 +21,7 @@ from ..algorithms.loading import find
 from ..checkpoints.store import refuse_earlier
 from ..data import locate
 from ..runtime.cores import cores
-from ..runtime.environment import is_own
+from ..runtime.environment import is_local_address
 from ..runtime.errors import ExpectedError
 from ..runtime.files import expanded
 from ..runtime.user_code import MissingUserCodeError, remedy
@@ -91,7 +91,7 @@ class Agent:
             checkpoints: directory that must not contain checkpoints of an earlier run, and the
                 number of workers. None if it may.
         """
-        if address and not is_own(address):
+        if address and not is_local_address(address):
             raise ExpectedError(
                 f"{address} is not one of that machine's own addresses, so that nothing there can listen at it; give "
                 "the one at which the other hosts reach it, and direct ssh elsewhere with ssh_options: [-o, HostName=…]"

@@ -28,7 +28,7 @@ class SilenceMonitor:
             return ""
         reports = (process.events.get(progress.MISSING) for process in processes)
         missing = next((report for report in reports if report and report["what"]), None)
-        joined = silent.spec.own_program and progress.JOINED in silent.events and missing is None
+        joined = silent.spec.is_user_program and progress.JOINED in silent.events and missing is None
         patience = config.ANNOUNCE_AFTER if silent.progress or not joined else config.LAUNCH_PROGRAM_SILENCE
         newest = max((process.reported for process in processes), default=self._began)
         if missing is not None:  # a quiet program is not the fault of a process that it awaits since a moment ago
@@ -41,5 +41,5 @@ class SilenceMonitor:
             return f"waiting for {missing['what']} for {now - missing['at']:.0f} s"
         names = ", ".join(process.spec.name for process in awaited)
         last = f"; {silent.spec.name} said last: {silent.last_lines[-1]}" if silent.last_lines else ""
-        silence = "nothing has been printed" if silent.spec.own_program else "no round has been reported"
+        silence = "nothing has been printed" if silent.spec.is_user_program else "no round has been reported"
         return f"{silence} for {now - newest:.0f} s; still running: {names}{last}"

@@ -12,8 +12,8 @@ from .. import config
 from ..runtime.errors import ExpectedError
 
 #: Run by each task of the job, whose resources Slurm tells by these variables.
-TELL = 'echo "@node $SLURM_NODEID $SLURMD_NODENAME $SLURM_CPUS_ON_NODE ${SLURM_GPUS_ON_NODE:-0}"'
-TOLD = re.compile(r"@node (\d+) (\S+) (\d+) (\d+)")
+NODE_COMMAND = 'echo "@node $SLURM_NODEID $SLURMD_NODENAME $SLURM_CPUS_ON_NODE ${SLURM_GPUS_ON_NODE:-0}"'
+NODE_LINE = re.compile(r"@node (\d+) (\S+) (\d+) (\d+)")
 
 
 class SlurmError(ExpectedError):
@@ -38,7 +38,7 @@ def cluster(environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
             "--slurm: this is not inside an allocation of Slurm (SLURM_JOB_ID is not set); run it in a script that "
             "sbatch gets, or in the shell of salloc"
         )
-    answers = TOLD.findall(_tell())
+    answers = NODE_LINE.findall(_node_lines())
     nodes = sorted({(int(number), name, int(cpus), int(gpus)) for number, name, cpus, gpus in answers})
     if not nodes:
         raise SlurmError(f"--slurm: no node of {environment.get('SLURM_JOB_NODELIST')} has said what it is")
@@ -62,9 +62,9 @@ def step(node: str, options: Sequence[str], *command: str) -> list[str]:
     return ["srun", f"--nodelist={node}", "--nodes=1", "--ntasks=1", "--overlap", "--cpu-bind=none", *options, *command]
 
 
-def _tell() -> str:
+def _node_lines() -> str:
     """Return what all tasks of the job say; what srun has to say goes to standard error."""
-    command = ["srun", "--overlap", "sh", "-c", TELL]
+    command = ["srun", "--overlap", "sh", "-c", NODE_COMMAND]
     try:
         done = subprocess.run(
             command,

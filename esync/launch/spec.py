@@ -27,7 +27,7 @@ class ProcessSpec:
         endless: whether it runs until it is terminated.
         port: where it listens; 0 if it chooses the port itself.
         resumable: whether it continues where it was when it is started again.
-        own_program: whether it is the user's program, not one of this package.
+        is_user_program: whether it is the user's program, not one of this package.
     """
 
     name: str
@@ -40,7 +40,7 @@ class ProcessSpec:
     endless: bool = False
     port: int = 0
     resumable: bool = False
-    own_program: bool = False
+    is_user_program: bool = False
 
     @property
     def where(self) -> str:

@@ -233,7 +233,7 @@ class Supervisor:
 
     def _handle_end(self, process: Process) -> None:
         assert process.exit_code is not None
-        if process.told_to_end:
+        if process.terminated:
             return
         self._outcome.exit_codes[process.spec.name] = process.exit_code
         if self._outcome.preempted and process.spec.role == "worker":
@@ -255,7 +255,7 @@ class Supervisor:
         joined = progress.JOINED in process.events or any(
             replacement.name == process.spec.name for replacement in self._replacements.entries
         )
-        return process.spec.own_program and not joined and not self._finished
+        return process.spec.is_user_program and not joined and not self._finished
 
     def _handle_early_end(self, process: Process) -> None:
         """Replace a process that has ended too early, go on without it, or fail the job."""
@@ -301,12 +301,12 @@ class Supervisor:
         now = time.monotonic()
         self._farewell = min(self._farewell, now + config.LAUNCH_FAREWELL)
         for process in self._processes:
-            if process.spec.role != "worker" or not process.running or process.told_to_end:
+            if process.spec.role != "worker" or not process.running or process.terminated:
                 continue
             if progress.JOINED not in process.events:
                 process.terminate()
                 self._report_late_worker(process, "was not needed any more")
-            elif now > self._farewell and not process.spec.own_program:  # such a program may do more than train
+            elif now > self._farewell and not process.spec.is_user_program:  # such a program may do more than train
                 process.kill()
                 self._report_late_worker(process, f"did not end within {config.LAUNCH_FAREWELL:.0f} s")
 
@@ -401,7 +401,7 @@ class Supervisor:
             state = "away"
         elif process.running:
             state = "training" if process.progress or progress.JOINED in process.events else "starting"
-        elif process.told_to_end or self._outcome.preempted:
+        elif process.terminated or self._outcome.preempted:
             state = "ended"
         elif name in self._replacements.lost:
             state = "lost"

@@ -35,7 +35,7 @@ CLUSTER_FLAGS = ENVIRONMENT_FLAGS | {"mode", "preset"}
 #: Name of the logs' folder if the program chooses the mode.
 ANY_MODE = "program"
 #: Words that stand for the Python interpreter of each host.
-OWN_PYTHON = ("python", "python3")
+PYTHON_WORDS = ("python", "python3")
 _PYTHON = re.compile(r"python(3(\.[0-9]+)?)?")
 #: Flags of Python that take a value.
 _WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
@@ -87,7 +87,7 @@ class UserProgram:
 
     def command(self, python: str) -> Words:
         """Return the words that start the program on a host with this Python."""
-        return (python, *self.words[1:]) if self.words[0] in OWN_PYTHON else self.words
+        return (python, *self.words[1:]) if self.words[0] in PYTHON_WORDS else self.words
 
     def check(self, digest: str = "") -> None:
         """Check that the program can be started in the current folder of this machine.
@@ -99,7 +99,7 @@ class UserProgram:
             MissingProgramError: the interpreter or the script does not exist, or the script
                 differs.
         """
-        if self.words[0] not in OWN_PYTHON and shutil.which(self.words[0]) is None:
+        if self.words[0] not in PYTHON_WORDS and shutil.which(self.words[0]) is None:
             raise MissingProgramError(
                 f"there is no program {self.words[0]} in the PATH, and no such file that can be run; `python` means "
                 "the Python of each host"

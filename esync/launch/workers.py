@@ -93,7 +93,7 @@ def _worker(number: int, worker: WorkerEntry, folder: str, resources: JobResourc
         chosen,
         device=folder,
         port=int(chosen.get("PORT", 0)),
-        own_program=job.program is not None,
+        is_user_program=job.program is not None,
     )
 
 

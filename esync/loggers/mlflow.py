@@ -16,7 +16,7 @@ from .. import config
 from .logger import LoggedRun, Logger, LoggerError, one_line, require
 
 #: Most metrics and parameters of a request, and characters of a parameter, by MLflow's limits.
-MOST_METRICS, MOST_PARAMETERS, LONGEST = 1000, 100, 500
+MAX_METRICS, MAX_PARAMETERS, MAX_LENGTH = 1000, 100, 500
 
 
 class MLflowLogger(Logger):
@@ -96,10 +96,11 @@ class MLflowLogger(Logger):
         known = self._client.get_experiment_by_name(name)
         experiment = known.experiment_id if known else self._client.create_experiment(name)
         self._run_id = self._client.create_run(experiment, run_name=run.name, tags={"group": run.group}).info.run_id
-        texts = {_name(key): text[:LONGEST] for key, text in _flat(run.facts)}  # MLflow refuses a name that comes twice
+        # By name, since MLflow refuses one that comes twice.
+        texts = {_name(key): text[:MAX_LENGTH] for key, text in _flat(run.facts)}
         parameters = [Param(key, text) for key, text in texts.items()]
-        for first in range(0, len(parameters), MOST_PARAMETERS):
-            self._client.log_batch(self._run_id, params=parameters[first : first + MOST_PARAMETERS])
+        for first in range(0, len(parameters), MAX_PARAMETERS):
+            self._client.log_batch(self._run_id, params=parameters[first : first + MAX_PARAMETERS])
 
     def write(self, step: int, wall_time: float, scalars: Mapping[str, float | None]) -> None:
         """See `Logger.write`."""
@@ -109,7 +110,7 @@ class MLflowLogger(Logger):
         self._metrics += [
             Metric(self._metric_name(tag), value, at, step) for tag, value in scalars.items() if value is not None
         ]
-        if len(self._metrics) > MOST_METRICS - 50 or time.monotonic() - self._sent > config.LOGGER_EVERY:
+        if len(self._metrics) > MAX_METRICS - 50 or time.monotonic() - self._sent > config.LOGGER_EVERY:
             self.flush()
 
     def _metric_name(self, tag: str) -> str:
@@ -125,8 +126,8 @@ class MLflowLogger(Logger):
     def flush(self) -> None:
         """See `Logger.flush`."""
         metrics, self._metrics, self._sent = self._metrics, [], time.monotonic()
-        for first in range(0, len(metrics), MOST_METRICS):
-            self._client.log_batch(self._run_id, metrics=metrics[first : first + MOST_METRICS])
+        for first in range(0, len(metrics), MAX_METRICS):
+            self._client.log_batch(self._run_id, metrics=metrics[first : first + MAX_METRICS])
 
     def add_files(self, name: str, paths: Sequence[Path]) -> None:
         """See `Logger.add_files`."""

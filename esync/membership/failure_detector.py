@@ -62,5 +62,5 @@ class FailureDetector(Generic[P]):
         for peer, deadline in self._deadlines.items():
             if deadline == math.inf and peer not in present:
                 self._deadlines[peer] = now + self._grace
-        gone = [peer for peer, deadline in self._deadlines.items() if now > deadline]
-        return sorted(gone, key=self._deadlines.__getitem__)
+        dead = [peer for peer, deadline in self._deadlines.items() if now > deadline]
+        return sorted(dead, key=self._deadlines.__getitem__)

@@ -86,8 +86,8 @@ class Monitor(threading.Thread, Generic[P]):
         if self._arrival is not None:
             self._await(self._arrival)
         while not self._closed.is_set():
-            gone = self.check(time.monotonic())
-            if gone and not self._closed.is_set() and self._lost(gone, len(self._detector) - len(gone)):
+            dead = self.check(time.monotonic())
+            if dead and not self._closed.is_set() and self._lost(dead, len(self._detector) - len(dead)):
                 return
             self._closed.wait(TICK)
 
@@ -108,11 +108,11 @@ class Monitor(threading.Thread, Generic[P]):
 
     def _await(self, arrival: Arrival) -> None:
         while not self._closed.is_set():
-            gone = self.check(time.monotonic())
+            dead = self.check(time.monotonic())
             if arrival.complete(len(self._detector)):
                 log.info("everyone is here")
                 break
-            if gone and len(gone) == len(self._detector):
+            if dead and len(dead) == len(self._detector):
                 break
             time.sleep(ARRIVAL_TICK)
         arrival.watchdog.over(arrival.wait)
@@ -138,7 +138,7 @@ def monitor_servers(
         scheduler: address at which the scheduler listens.
         servers: address at which each parameter server listens.
         lost: called in the monitor's thread, once for each process that is gone, with its name.
-        grace: seconds without a connection before it counts as gone; None: config.PEER_GONE.
+        grace: seconds without a connection before it counts as gone; None: config.PEER_TIMEOUT.
     """
     servers = list(servers)
     name = "the parameter server" if len(servers) == 1 else "a parameter server"
@@ -148,19 +148,19 @@ def monitor_servers(
 
     reported: set[str] = set()
 
-    def report(gone: list[str], remaining: int) -> bool:
-        for name in gone:
+    def report(dead: list[str], remaining: int) -> bool:
+        for name in dead:
             if name not in reported:
                 reported.add(name)
                 lost(name)
         return False  # a worker that does not need this process may depend on another one
 
-    return Monitor(peers.connected, config.PEER_GONE if grace is None else grace, report)
+    return Monitor(peers.connected, config.PEER_TIMEOUT if grace is None else grace, report)
 
 
 def monitor_cluster(
     present: Callable[[], Collection[P]],
-    least: int,
+    minimum: int,
     grace: float,
     alone: Callable[[], None],
     arrival: Arrival,
@@ -172,15 +172,15 @@ def monitor_cluster(
 
     Args:
         present: returns the currently connected peers, each with a constant identifier.
-        least: number of remaining peers at which this process counts as alone.
+        minimum: number of remaining peers at which this process counts as alone.
         grace: seconds without a connection after which a peer counts as gone.
         alone: ends the process; called in the monitor's thread.
         arrival: the wait for all peers.
         patience: returns the seconds for which a process that is alone waits for replacements.
     """
 
-    def report(gone: list[P], remaining: int) -> bool:
-        over = remaining <= least and monitor.missing(gone[-1]) >= patience()
+    def report(dead: list[P], remaining: int) -> bool:
+        over = remaining <= minimum and monitor.missing(dead[-1]) >= patience()
         if over:
             alone()
         return over

@@ -52,15 +52,15 @@ class OutgoingConnections:
     """
 
     def __init__(self) -> None:
-        self._kept: set[int] = set()  # inodes
+        self._inodes: set[int] = set()  # inodes
         self.established: frozenset[Address] = frozenset()
 
     def connected(self) -> set[Address]:
         """Return the addresses to which such a connection is established."""
         by_inode = {connection.inode: connection.remote for connection in outgoing() if connection.established}
         addresses = set(by_inode.values())
-        if not by_inode.keys() <= self._kept:
+        if not by_inode.keys() <= self._inodes:
             keep_alive(*config.KEEP_ALIVE, among=addresses)
-        self._kept = set(by_inode)
+        self._inodes = set(by_inode)
         self.established = frozenset(addresses)
         return addresses

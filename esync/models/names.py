@@ -65,7 +65,7 @@ def parse_network(text: str) -> NetworkName:
     else:
         base, width = match[1], float(match[2])
     if base not in NETWORKS:
-        hint = suggestion(text, NETWORKS, most=1, shown=repr)
+        hint = suggestion(text, NETWORKS, limit=1, shown=repr)
         raise ValueError(f"unknown network {text!r}{hint}; known: {', '.join(NETWORKS)}, in the form {FORM}")
     if width != 1 and base not in SCALABLE:
         raise ValueError(f"network {text!r}: {base} has one width; those with a width are {', '.join(SCALABLE)}")

@@ -104,17 +104,17 @@ def main(words: list[str] | None = None) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):  # what it has started on other hosts ends, too
         signal.signal(number, _interrupt)
     command_parser = parser()
-    typed, own_program = user_program.split(sys.argv[1:] if words is None else words)
+    typed, program_words = user_program.split(sys.argv[1:] if words is None else words)
     options = arguments.parse_args(command_parser, typed)
-    if own_program == ():
+    if program_words == ():
         command_parser.error("a program should follow --, for instance -- python train.py --epochs 3")
-    if own_program and options.no_measure:
+    if program_words and options.no_measure:
         command_parser.error("a program behind -- is measured: leave out --no-measure, or describe it as program:")
     if options.target_accuracy is not None and not options.from_logs:
         command_parser.error("--target-accuracy needs --from-logs, which say how many samples lead to an accuracy")
     if options.no_measure and options.write:
         command_parser.error("--write names a file for what is measured, and with --no-measure nothing is")
-    options.program = own_program or ()
+    options.program = program_words or ()
     return run_command(lambda: _plan(options), _print_error)
 
 

@@ -9,7 +9,7 @@ from .candidates import Candidate
 
 
 @dataclass(frozen=True)
-class KnownAccuracy:
+class MeasuredAccuracy:
     """Measured accuracy of a method, in words.
 
     Attributes:
@@ -22,13 +22,13 @@ class KnownAccuracy:
 
 
 #: Mode and the flags that affect the accuracy → measured accuracy.
-_KNOWN = {
-    method: KnownAccuracy(**texts)
+_MEASURED = {
+    method: MeasuredAccuracy(**texts)
     for method, texts in yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")).items()
 }
 
 
-def known_accuracy(candidate: Candidate) -> KnownAccuracy:
+def measured_accuracy(candidate: Candidate) -> MeasuredAccuracy:
     """Return the measured accuracy of a candidate's method."""
     marks = []
     for name, value in candidate.variation.items():
@@ -36,4 +36,4 @@ def known_accuracy(candidate: Candidate) -> KnownAccuracy:
             marks.append(str(value))
         elif name != "collective":  # it computes the same sums
             marks.append(name)
-    return _KNOWN.get(" ".join([candidate.mode, *sorted(marks)]), KnownAccuracy("not measured"))
+    return _MEASURED.get(" ".join([candidate.mode, *sorted(marks)]), MeasuredAccuracy("not measured"))

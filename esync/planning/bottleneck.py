@@ -113,5 +113,5 @@ def _exchange(result: Mapping[str, Any], device: Mapping[str, Any], link: Callab
 
 def busiest_traffic(result: Mapping[str, Any]) -> float:
     """Return the bytes per second of the busiest port, in its busier direction."""
-    most = max((max(way.values()) for way in result["traffic"].values()), default=0.0)
-    return most / result["seconds"] if result["seconds"] else math.nan
+    busiest = max((max(way.values()) for way in result["traffic"].values()), default=0.0)
+    return busiest / result["seconds"] if result["seconds"] else math.nan

@@ -232,11 +232,11 @@ def _exact(mode: str) -> bool:
     return algorithm.sends == "gradients" and algorithm.synchronous and not algorithm.switches_synchrony
 
 
-def fast_devices(cluster: ClusterModel, most: int = config.PLAN_FASTEST) -> list[tuple[int, ...]]:
+def fast_devices(cluster: ClusterModel, limit: int = config.PLAN_FASTEST) -> list[tuple[int, ...]]:
     """Return groups of the fastest devices that might be faster without the slower ones.
 
     A group ends where the next device is clearly slower (`config.PLAN_SLOWER`). Of all such groups,
-    the `most` with the largest differences are returned.
+    the `limit` with the largest differences are returned.
     """
     order = _fastest(cluster)
     speeds = [cluster.workers[rank].device.mean for rank in order]
@@ -244,7 +244,7 @@ def fast_devices(cluster: ClusterModel, most: int = config.PLAN_FASTEST) -> list
     places = sorted(
         (count for count in ratios if ratios[count] >= config.PLAN_SLOWER), key=lambda count: -ratios[count]
     )
-    return [tuple(sorted(order[:count])) for count in sorted(places[:most])]
+    return [tuple(sorted(order[:count])) for count in sorted(places[:limit])]
 
 
 def _fastest(cluster: ClusterModel) -> tuple[int, ...]:

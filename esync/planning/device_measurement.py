@@ -15,7 +15,7 @@ from .measuring_processes import MeasuringProcesses
 #: Smallest number of iterations to measure on each device.
 MIN_ITERATIONS = 4
 #: Largest share of an iteration that is taken for independent of the batch size.
-MOST_FIXED = 0.95
+MAX_FIXED_SHARE = 0.95
 
 
 @dataclass(frozen=True)
@@ -146,4 +146,4 @@ class _BatchTimes:
         if not full.iterations or half.iterations < 2 or full.batch == half.batch:
             return None
         per_sample = (full.mean - half.mean) / (full.batch - half.batch)
-        return min(max(0.0, full.mean - per_sample * full.batch), MOST_FIXED * full.mean)
+        return min(max(0.0, full.mean - per_sample * full.batch), MAX_FIXED_SHARE * full.mean)

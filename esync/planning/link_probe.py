@@ -185,14 +185,14 @@ def _receive(connection: socket.socket, shared: bool = False) -> float:
     packet is delivered when that has been sent again. On a shared link it is the mean, and all hosts receive for the
     same time.
     """
-    least, most = config.MEASURE_LINK, config.MEASURE_LINK_MAX
+    minimum, maximum = config.MEASURE_LINK, config.MEASURE_LINK_MAX
     if shared:
-        least = most = config.MEASURE_LINK_SHARED
+        minimum = maximum = config.MEASURE_LINK_SHARED
     buffer = bytearray(CHUNK)
     begun = last = 0.0
     total = 0
     times, totals = list[float](), list[int]()
-    while not begun or last - begun < (least if total - sum(totals[:1]) > ENOUGH_BYTES else most):
+    while not begun or last - begun < (minimum if total - sum(totals[:1]) > ENOUGH_BYTES else maximum):
         count = connection.recv_into(buffer)
         if not count:
             break

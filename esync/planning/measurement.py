@@ -89,8 +89,8 @@ def measure(
             notify(f"hosts: {reason}")
             measurement.missing.append(reason)
         plan = plan_measurement(description, hosts, local, resources, program)
-        own_agent = stack.enter_context(closing(measuring_agent.MeasuringAgent()))
-        _measure_network(measurement, description, _present(hosts, absent), agents, own_agent, notify)
+        local_agent = stack.enter_context(closing(measuring_agent.MeasuringAgent()))
+        _measure_network(measurement, description, _present(hosts, absent), agents, local_agent, notify)
         _measure_devices(measurement, plan, absent, logs, notify)
         _measure_servers(measurement, description, plan, _present(hosts, absent), logs, notify)
     return measurement
@@ -132,7 +132,7 @@ def _measure_network(
     description: Description,
     hosts: Mapping[str, Host],
     agents: AgentPool,
-    own_agent: measuring_agent.MeasuringAgent,
+    local_agent: measuring_agent.MeasuringAgent,
     notify: Callable[[str], None],
 ) -> None:
     def once(names: Iterable[str]) -> list[Host]:
@@ -142,7 +142,7 @@ def _measure_network(
         notify("network: not measured, because all processes are on one machine")
         return
     state_server = once([description.state_server.host] if description.state_server is not None else [])
-    measurement.network, problems = NetworkMeasurement(agents, own_agent, notify).run(
+    measurement.network, problems = NetworkMeasurement(agents, local_agent, notify).run(
         once(worker.host for worker in description.workers),
         once(server.host for server in description.servers),
         state_server[0] if state_server else None,

@@ -57,7 +57,7 @@ class MeasuringProcesses(Closing):
     def failure(self, name: str) -> str:
         """Return why a process has failed; "" if it runs or has succeeded."""
         process = self.started.get(name)
-        if process is None or process.running or process.told_to_end:
+        if process is None or process.running or process.terminated:
             return ""
         if process.exit_code == 0 and self.report(name) is not None:
             return ""

@@ -14,8 +14,8 @@ from .. import config
 from ..algorithms.registry import ALGORITHMS, flags_of
 from ..launch import flags
 from ..launch.workers import device_folders
-from ..runtime.terminal import NOT_KNOWN, TerminalTable, right
-from .accuracy import known_accuracy
+from ..runtime.terminal import UNKNOWN, TerminalTable, right
+from .accuracy import measured_accuracy
 from .candidates import COLLECTIVE, DESCRIPTION_KEYS, STRIPPED, Candidate, PlanClass
 from .forecast import Forecast, batch_size_of
 from .ranking import Plan, Ranking
@@ -274,7 +274,7 @@ def best_of_classes(plan: Plan, width: int = _WIDTH) -> list[str]:
     lines = []
     for members in plan.ranking.classes.values():
         best = members[0]
-        accuracy = known_accuracy(best.candidate)
+        accuracy = measured_accuracy(best.candidate)
         lines.append(f"{best.plan_class.value}: {method(plan, best.candidate)}")
         texts = {"i.i.d.": accuracy.iid, "skewed": accuracy.skewed, "faster": best.bottleneck.remedy}
         for title, text in texts.items():
@@ -322,9 +322,9 @@ def what_if_table(plan: Plan) -> TerminalTable:
         also = "" if recommended is best else f", {rate(recommended.throughput)} samples/s"
         columns.add(
             what_if.text,
-            NOT_KNOWN if what_if.gain is None else f"{what_if.gain - 1:+.1%}",
-            NOT_KNOWN if best is None else rate(best.throughput),
-            NOT_KNOWN if best is None else rate(best.useful),
+            UNKNOWN if what_if.gain is None else f"{what_if.gain - 1:+.1%}",
+            UNKNOWN if best is None else rate(best.throughput),
+            UNKNOWN if best is None else rate(best.useful),
             f"{name} ({recommended.plan_class.value}{also})",
         )
     return columns
@@ -385,5 +385,5 @@ def _row(plan: Plan, forecast: Forecast) -> dict[str, Any]:
             "cause": forecast.bottleneck.cause.name.lower(),
             "remedy": forecast.bottleneck.remedy,
         },
-        "accuracy": asdict(known_accuracy(forecast.candidate)),
+        "accuracy": asdict(measured_accuracy(forecast.candidate)),
     }

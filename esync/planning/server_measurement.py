@@ -57,9 +57,9 @@ def exchange_seconds(model: ServerModel, layout: Layout) -> float:
     return noticed_at(0.0, used, 0.0)[0] + model.cost(messages, size)
 
 
-def solve(increasing: Callable[[float], float], target: float, most: float, halvings: int = 60) -> float:
-    """Return where an increasing function reaches `target`, between 0 and `most`, by bisection."""
-    low, high = 0.0, most
+def solve(increasing: Callable[[float], float], target: float, upper: float, halvings: int = 60) -> float:
+    """Return where an increasing function reaches `target`, between 0 and `upper`, by bisection."""
+    low, high = 0.0, upper
     for _ in range(halvings):
         middle = (low + high) / 2
         low, high = (middle, high) if increasing(middle) < target else (low, middle)

@@ -143,9 +143,9 @@ def _add(description: Description, value: str, _: str) -> Description:
     device = match[1] if match and match[1] != "gpu" else "gpu0"
     if match is None or not DEVICE.fullmatch(device) or not 0 < step_time < math.inf or match[3] == "0":
         raise WhatIfError("expected DEVICE:SECONDSxCOUNT, for instance add=gpu:0.03x2 or add=cpu:3.5")
-    count, most = int(match[3] or 1), config.MAX_WORKERS
-    if len(description.workers) + count > most:
-        raise WhatIfError(f"a job has up to {most} workers, and {len(description.workers)} are there already")
+    count, maximum = int(match[3] or 1), config.MAX_WORKERS
+    if len(description.workers) + count > maximum:
+        raise WhatIfError(f"a job has up to {maximum} workers, and {len(description.workers)} are there already")
     hosts = _new_names("added", count, set(description.host_names()))
     behaviour = DeviceBehaviour(step_time=step_time)
     new = [WorkerEntry(host=host, device=device, step_time=None, threads=None, simulate=behaviour) for host in hosts]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from rich.table import Column
 
-from ..runtime.terminal import NOT_KNOWN, UNLIMITED, markdown, right
+from ..runtime.terminal import UNKNOWN, UNLIMITED, markdown, right
 from .comparison import Comparison
 from .estimates import LEVEL, Difference
 from .grouping import shown
@@ -68,7 +68,7 @@ def means_table(section: Section, width: int = UNLIMITED) -> str:
         [row[0], row[1], str(heading), cell]
         for row in rows
         for heading, cell in zip(headings[2:], row[2:], strict=True)
-        if cell not in ("", NOT_KNOWN)
+        if cell not in ("", UNKNOWN)
     ]
     return markdown(["runs", right("n"), "figure", "mean"], means, width)
 
@@ -76,7 +76,7 @@ def means_table(section: Section, width: int = UNLIMITED) -> str:
 def _means_row(section: Section, group: Group) -> list[str]:
     cells = [" ".join(filter(None, section.mean_texts(group, quantity))) for quantity in section.quantities]
     if group.invalid:
-        cells = [f"({cell})" if cell != NOT_KNOWN else cell for cell in cells]
+        cells = [f"({cell})" if cell != UNKNOWN else cell for cell in cells]
     left_out = len(group.runs) - len(group.counted)
     notes = [group.invalid] if group.invalid else []
     notes += [f"{left_out} invalid run{'s' * (left_out > 1)} left out"] if left_out else []
@@ -127,7 +127,7 @@ def speedup_rows(section: Section) -> tuple[list[str], list[list[str]]]:
         for name in baselines:
             cells.append(section.speedup(group, name).text)
         limit = section.speedup(group, STANDALONE).limit or group.figures.speedup_limit
-        rows.append([*cells, NOT_KNOWN if limit is None else f"{limit:.2f}×"])
+        rows.append([*cells, UNKNOWN if limit is None else f"{limit:.2f}×"])
     labels = {STANDALONE: f"over {STANDALONE_LABEL}", BASELINE: f"over {BASELINE_LABEL}"}
     return ["runs", *(labels[name] for name in baselines), "limit"], rows
 
@@ -146,14 +146,14 @@ def _differences_table(section: Section, width: int) -> str:
     columns: list[str | Column] = ["runs", "figure", right("difference"), right("share"), right("interval"), "verdict"]
     rows = []
     for group, quantity, difference in _differences(section):
-        share = NOT_KNOWN if difference.share is None else f"{difference.share:+.1%}"
+        share = UNKNOWN if difference.share is None else f"{difference.share:+.1%}"
         rows.append(
             [
                 group.label,
                 quantity.heading,
                 quantity.text(difference.value, True) + quantity.unit.replace("%", "points"),
                 share,
-                quantity.interval_text(difference, True) or NOT_KNOWN,
+                quantity.interval_text(difference, True) or UNKNOWN,
                 verdict(difference),
             ]
         )

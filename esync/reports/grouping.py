@@ -8,7 +8,7 @@ from typing import Any
 from ..runtime import run_names
 from ..runtime.metric import Metric
 from ..runtime.output import printable
-from ..runtime.terminal import NOT_KNOWN
+from ..runtime.terminal import UNKNOWN
 from .metrics_table import common_target
 from .modes import NON_IID_LABEL
 from .run_groups import Group, Section
@@ -145,13 +145,13 @@ def shown(value: Any) -> str:
     """Format the value of an option."""
     match value:
         case None:
-            return NOT_KNOWN
+            return UNKNOWN
         case bool():
             return "on" if value else "off"
         case float():
             return f"{value:g}"
         case list():
-            return printable(" ".join(map(str, value))) or NOT_KNOWN
+            return printable(" ".join(map(str, value))) or UNKNOWN
         case _:
             return printable(str(value))
 

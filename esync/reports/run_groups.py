@@ -8,7 +8,7 @@ from typing import Any
 
 from ..runtime import run_names
 from ..runtime.metric import Metric
-from ..runtime.terminal import NOT_KNOWN
+from ..runtime.terminal import UNKNOWN
 from . import estimates
 from .estimates import Difference, Estimate, MeanCurve
 from .metrics_table import DeviceFigures, RunFigures
@@ -231,7 +231,7 @@ class Section:
         mean = group.estimate(quantity)
         of_time = quantity.key == TIME.key and self.target is not None and bool(group.counted[0].figures.times)
         if mean is None:
-            return "not reached" if of_time else NOT_KNOWN, ""
+            return "not reached" if of_time else UNKNOWN, ""
         if mean.n < len(group.counted):
             count = f"({mean.n} of {len(group.counted)}{' reached it' if of_time else ''})"
             return quantity.mean_text(mean), count

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..algorithms.registry import ALGORITHMS
 from ..runtime.run_names import without_seed
-from ..runtime.terminal import NOT_KNOWN
+from ..runtime.terminal import UNKNOWN
 from . import metrics
 from .metrics_table import DeviceFigures, RunFigures
 from .modes import BASELINE, STANDALONE
@@ -41,7 +41,7 @@ class Speedup:
     @property
     def text(self) -> str:
         """The value or the reason, formatted for tables."""
-        return self.reason or (f"{self.value:.2f}×" if self.value is not None else NOT_KNOWN)
+        return self.reason or (f"{self.value:.2f}×" if self.value is not None else UNKNOWN)
 
 
 def speedup(run: RunFigures, runs: Sequence[RunFigures], name: str = BASELINE) -> Speedup:
@@ -115,10 +115,10 @@ def slower_than_fastest(alone: RunFigures, runs: Sequence[RunFigures]) -> Device
     """
     device = alone.fastest
     fastest = [run.fastest for run in runs if run.fastest is not None]
-    most = max(fastest, key=lambda device: device.speed or 0.0, default=None)
-    if device is None or most is None or (device.speed or 0.0) >= ALIKE * (most.speed or 0.0):
+    fastest_device = max(fastest, key=lambda device: device.speed or 0.0, default=None)
+    if device is None or fastest_device is None or (device.speed or 0.0) >= ALIKE * (fastest_device.speed or 0.0):
         return None
-    return most
+    return fastest_device
 
 
 def on_same_cluster(run: RunFigures, other: RunFigures) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 from .. import config
 from ..runtime import program, terminal
 from ..runtime.files import expanded, write_json
-from ..runtime.terminal import NOT_KNOWN, markdown, number, right
+from ..runtime.terminal import UNKNOWN, markdown, number, right
 from .sync_switch.groups import RunGroup, group
 from .sync_switch.runs import find_runs
 
@@ -99,7 +99,7 @@ def _cells(group: RunGroup) -> list[str]:
 
 def _time_to_target(group: RunGroup) -> str:
     if group.to_target is None:
-        return NOT_KNOWN
+        return UNKNOWN
     reached, runs = len(group.times_to_target), len(group.runs)
     share = f" ({reached} of {runs})" if reached < runs else ""
     return f"{group.to_target.mean:.1f} ± {group.to_target.deviation:.1f}{share}"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from ..runtime.terminal import NOT_KNOWN, markdown, number, right
+from ..runtime.terminal import UNKNOWN, markdown, number, right
 from .comparison_text import results_text
 from .metrics_table import RunFigures
 from .published_smoothing import CHANCE, window, window_is_filled
@@ -48,7 +48,7 @@ def _results(run: RunFigures, runs: Sequence[RunFigures]) -> tuple[str, str, str
     return (
         "not reached" if run.time_to_target is None else duration(run.time_to_target),
         speedup(run, runs).text,
-        NOT_KNOWN if run.final_accuracy is None else run.metric.text(run.final_accuracy),
+        UNKNOWN if run.final_accuracy is None else run.metric.text(run.final_accuracy),
     )
 
 
@@ -68,7 +68,7 @@ def _device_rows(runs: Sequence[RunFigures]) -> Iterator[list[str]]:
                 number(device.published_computing_ratio, ".3f"),
                 number(device.wait_mean, ".3f"),
                 number(device.wait_max, ".3f"),
-                NOT_KNOWN if overruns is None else f"{100 * overruns:.1f} %",
+                UNKNOWN if overruns is None else f"{100 * overruns:.1f} %",
             )
             yield [run.mode.label, device.name, *(run.bracketed(cell) for cell in cells)]
 

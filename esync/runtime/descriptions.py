@@ -32,7 +32,7 @@ def path_of(word: str) -> Path:
     paths = {path.stem: path for path in FOLDER.glob("*.yaml")}
     name = word.removeprefix(MARK)
     if name not in paths:
-        hint = suggestion(name, paths, most=1, shown=MARK.__add__)
+        hint = suggestion(name, paths, limit=1, shown=MARK.__add__)
         names = ", ".join(f"{MARK}{name}" for name in sorted(paths))
         raise NoDescriptionError(f"no description {word} comes with this package{hint}; choose one of {names}")
     return paths[name]

@@ -10,7 +10,7 @@ from typing_extensions import override
 from .straggler_injection import COMPUTE, Straggler, StragglerEvent
 
 #: Seconds of an emulated iteration that are reserved for computing if it waits first.
-KEPT_FOR_COMPUTING = 0.5
+RESERVED_FOR_COMPUTING = 0.5
 
 
 class Device(Protocol):
@@ -103,7 +103,7 @@ class RealDevice(Device):
         fast ones, which have no spare time, compute first. The duration of the iteration is unchanged.
         """
         if self._emulated is not None:
-            ahead = max(0.0, (self._emulated - KEPT_FOR_COMPUTING) / 2)
+            ahead = max(0.0, (self._emulated - RESERVED_FOR_COMPUTING) / 2)
             self.sleep(max(0.0, self._begun + ahead - self.now()))
 
     def wait_for(self, work: Callable[[], None]) -> None:

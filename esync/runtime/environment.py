@@ -83,7 +83,7 @@ class Cluster:
             "DMLC_RANK", None
         )  # set by ps-lite in a worker, and inherited by its children, which must not use that rank
         environment["DMLC_PS_ROOT_URI"] = _ipv4("DMLC_PS_ROOT_URI", host)
-        _check_own_address(environment)
+        _check_local_address(environment)
         return cls(host, port, servers, workers, environment["DMLC_PS_ROOT_URI"])
 
     @property
@@ -164,7 +164,7 @@ def _ipv4(variable: str, host: str) -> str:
     raise EnvironmentProblemError(f"{variable}: {reason}")
 
 
-def _check_own_address(environment: MutableMapping[str, str]) -> None:
+def _check_local_address(environment: MutableMapping[str, str]) -> None:
     """Check the address and the port that this process announces to the others; resolve a name.
 
     If they are not this machine's, or in use, MXNet would fail much later.
@@ -173,7 +173,11 @@ def _check_own_address(environment: MutableMapping[str, str]) -> None:
     if address:
         address = environment["DMLC_NODE_HOST"] = _ipv4("DMLC_NODE_HOST", address)
         scheduler, kind = environment["DMLC_PS_ROOT_URI"], ipaddress.ip_address(address)
-        if not is_own(address) or kind.is_unspecified or (kind.is_loopback and not is_own(scheduler)):
+        if (
+            not is_local_address(address)
+            or kind.is_unspecified
+            or (kind.is_loopback and not is_local_address(scheduler))
+        ):
             raise EnvironmentProblemError(
                 f"DMLC_NODE_HOST is {address!r}, which is not an address of this machine at which the scheduler at "
                 f"{scheduler} can reach it; it should be the one under which the others do, for instance 10.1.1.33"
@@ -199,7 +203,7 @@ def _check_own_address(environment: MutableMapping[str, str]) -> None:
                 ) from None
 
 
-def is_own(address: str) -> bool:
+def is_local_address(address: str) -> bool:
     """Return whether a name or address is this machine's, so that a socket can be bound to it."""
     try:
         candidates = socket.getaddrinfo(address, 0, type=socket.SOCK_DGRAM)
@@ -221,8 +225,8 @@ def _required(environment: MutableMapping[str, str], name: str, meaning: str) ->
     return value
 
 
-def _number(environment: MutableMapping[str, str], name: str, meaning: str, most: int = 100_000) -> int:
+def _number(environment: MutableMapping[str, str], name: str, meaning: str, maximum: int = 100_000) -> int:
     text = _required(environment, name, meaning)
-    if not re.fullmatch("[0-9]{1,9}", text) or not 1 <= int(text) <= most:
-        raise EnvironmentProblemError(f"{name} is {text!r}, but should be a whole number of 1 to {most}: {meaning}")
+    if not re.fullmatch("[0-9]{1,9}", text) or not 1 <= int(text) <= maximum:
+        raise EnvironmentProblemError(f"{name} is {text!r}, but should be a whole number of 1 to {maximum}: {meaning}")
     return int(text)

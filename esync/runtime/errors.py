@@ -32,20 +32,20 @@ class EvaluationError(ExpectedError):
     """Raised when evaluations fail, or the evaluating process is not started again."""
 
 
-def enumeration(names: Sequence[object], most: int) -> str:
-    """Return names separated by commas; if there are more than `most`, the first ones and the number of the others."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(map(str, names[:most])) + more
+def enumeration(names: Sequence[object], limit: int) -> str:
+    """Return names separated by commas; if there are more than `limit`, the first ones and the number of the others."""
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(map(str, names[:limit])) + more
 
 
-def suggestion(name: object, names: Iterable[str], most: int = 3, shown: Callable[[str], str] = str) -> str:
+def suggestion(name: object, names: Iterable[str], limit: int = 3, shown: Callable[[str], str] = str) -> str:
     """Return a suggestion among the known names as the end of a message; "" if none is similar.
 
     Args:
         name: the name that was given.
         names: the valid names.
-        most: largest number of names to suggest.
+        limit: largest number of names to suggest.
         shown: returns a name as the user would type it.
     """
-    close = difflib.get_close_matches(str(name), names, n=most)
+    close = difflib.get_close_matches(str(name), names, n=limit)
     return f" (did you mean {' or '.join(map(shown, close))}?)" if close else ""

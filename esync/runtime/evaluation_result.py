@@ -14,7 +14,7 @@ from .user_values import one_line, single_number
 #: Beginning of the names of recalls: the class follows.
 RECALL = "recall/"
 #: Most parts of an evaluation.
-MOST_PARTS = 200
+MAX_PARTS = 200
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,9 @@ def user_result(returned: object, metric: Metric, function: str) -> EvaluationRe
                 f"returned one of {enumeration(list(parts), 8) or 'nothing'}: name the metric as it is named there, by "
                 'esync.Run(…, metric=("loss", "min"))'
             )
-        if len(parts) > MOST_PARTS + 1:
+        if len(parts) > MAX_PARTS + 1:
             raise EvaluationError(
-                f"evaluate should return up to {MOST_PARTS} parts beside the metric, but {function} has returned "
+                f"evaluate should return up to {MAX_PARTS} parts beside the metric, but {function} has returned "
                 f"{len(parts) - 1}: return their mean, lowest or highest, or the most important ones"
             )
         value = parts.pop(metric.name)

@@ -17,7 +17,7 @@ LOSS = "loss"
 #: Name of the gradient noise scale, which the algorithms log; see `algorithms.gradient_noise`.
 NOISE_SCALE = "gradient_noise_scale"
 #: Most names of a program. The dashboard and `report.html` have a chart for each.
-MOST_NAMES = 32
+MAX_NAMES = 32
 
 
 class LoggedValueError(ExpectedError, ValueError):
@@ -39,9 +39,9 @@ def check_name(name: str, known: Collection[str], reserved: Collection[str]) -> 
         raise LoggedValueError(f"trainer.log: {name!r} is no name: write it like a Python variable, such as train_loss")
     if name in (*reserved, *TAKEN, *ROUND_TAGS, GET_BATCH, NOISE_SCALE):
         raise LoggedValueError(f"trainer.log: the logs have another value named {name!r}: choose another name")
-    if name not in known and len(known) >= MOST_NAMES:
+    if name not in known and len(known) >= MAX_NAMES:
         raise LoggedValueError(
-            f"trainer.log: {name!r} is name {MOST_NAMES + 1}, but there can be {MOST_NAMES}: a name stands for a "
+            f"trainer.log: {name!r} is name {MAX_NAMES + 1}, but there can be {MAX_NAMES}: a name stands for a "
             "curve over the whole run"
         )
 

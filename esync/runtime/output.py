@@ -42,21 +42,21 @@ class RateLimitedLog:
 
     Args:
         emit: called with each message that is passed on.
-        most: number of messages to pass on in each period, which begins with its first message.
+        limit: number of messages to pass on in each period, which begins with its first message.
     """
 
-    def __init__(self, emit: Callable[[str], None], most: int = 1) -> None:
-        self._emit, self._most = emit, most
+    def __init__(self, emit: Callable[[str], None], limit: int = 1) -> None:
+        self._emit, self._limit = emit, limit
         self._since, self._seen = -math.inf, 0
 
     def __call__(self, text: str) -> None:
         """Pass on a message, or count it."""
         now, left_out = time.monotonic(), 0
         if now - self._since >= 10.0:
-            left_out = max(0, self._seen - self._most)
+            left_out = max(0, self._seen - self._limit)
             self._since, self._seen = now, 0
         self._seen += 1
-        if self._seen <= self._most:
+        if self._seen <= self._limit:
             self._emit(f"{text} (and {left_out} more of this kind before)" if left_out else text)
 
 

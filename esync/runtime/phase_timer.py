@@ -55,7 +55,7 @@ class PhaseTimer:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._most: int | None = None
+        self._window: int | None = None
         self._iterations: deque[dict[str, float]] = deque([{}])
         self._times: deque[float] = deque()
         self.samples = 0
@@ -67,7 +67,7 @@ class PhaseTimer:
 
         `take` numbers the kept iterations from 0.
         """
-        self._most = iterations
+        self._window = iterations
         self._iterations = deque(self._iterations, iterations)
         self._times = deque(self._times, iterations)
 
@@ -140,5 +140,5 @@ class PhaseTimer:
         if self._logged:
             record[LOGGED] = {name: finite(mean) for name, (mean, _) in self._logged.items()}
         self._logged = {}
-        self._iterations, self._times, self.samples = deque([{}], self._most), deque(maxlen=self._most), 0
+        self._iterations, self._times, self.samples = deque([{}], self._window), deque(maxlen=self._window), 0
         return record

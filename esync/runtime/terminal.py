@@ -19,7 +19,7 @@ from .errors import ExpectedError
 from .output import printable
 
 #: Printed in the place of an unknown figure.
-NOT_KNOWN = "–"
+UNKNOWN = "–"
 #: Package → the extra of this package that installs it.
 EXTRAS = {"numba": "compiled", "llvmlite": "compiled", "matplotlib": "figures"}
 #: Width in characters of a text that may be as wide as it likes.
@@ -79,8 +79,8 @@ def output_width() -> int:
 
 
 def number(value: float | None, form: str) -> str:
-    """Format a figure with a format such as ".3f"; None gives NOT_KNOWN."""
-    return NOT_KNOWN if value is None else format(value, form)
+    """Format a figure with a format such as ".3f"; None gives UNKNOWN."""
+    return UNKNOWN if value is None else format(value, form)
 
 
 def clock(seconds: float) -> str:

@@ -173,4 +173,4 @@ def _names(body: Iterable[ast.stmt]) -> Iterator[str]:
 
 def _no_function(text: str, path: str, existing: list[str]) -> UserCodeError:
     listing = f"there are {', '.join(existing)}" if existing else "there is none at all"
-    return UserCodeError(f"{text}: there is no function {path}{suggestion(path, existing, most=1)}; {listing}")
+    return UserCodeError(f"{text}: there is no function {path}{suggestion(path, existing, limit=1)}; {listing}")

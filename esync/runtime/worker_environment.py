@@ -79,19 +79,19 @@ class _Kind:
     write: Callable[[Any], str] = str
 
 
-def _number(least: float, above: bool = False) -> Callable[[str], float]:
+def _number(minimum: float, above: bool = False) -> Callable[[str], float]:
     def parse(text: str) -> float:
         value = float(text)
-        if not (value > least if above else value >= least) or math.isinf(value):
+        if not (value > minimum if above else value >= minimum) or math.isinf(value):
             raise ValueError(text)
         return value
 
     return parse
 
 
-def _whole(least: int) -> Callable[[str], int]:
+def _integer(minimum: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
-        if not re.fullmatch("[0-9]{1,18}", text) or int(text) < least:
+        if not re.fullmatch("[0-9]{1,18}", text) or int(text) < minimum:
             raise ValueError(text)
         return int(text)
 
@@ -122,8 +122,8 @@ TEXT = _Kind(str, "a text")
 FOLDER = _Kind(lambda text: str(expanded(text)), "a folder")
 SECONDS = _Kind(_number(0, above=True), "a number of seconds above 0")
 NON_NEGATIVE_SECONDS = _Kind(_number(0), "a number of seconds, 0 or more")
-COUNT = _Kind(_whole(1), "a whole number of 1 or more")
-INDEX = _Kind(_whole(0), "a whole number of 0 or more")
+COUNT = _Kind(_integer(1), "a whole number of 1 or more")
+INDEX = _Kind(_integer(0), "a whole number of 0 or more")
 SWITCH = _Kind({"0": False, "1": True}.__getitem__, "0 or 1", lambda value: str(int(value)))
 GROUP = _Kind(HostGroupName.parse, "a name and ascending ranks, 5f3a0c:0,1,2 for instance")
 JOB_NAME = _Kind(_matching(JOB), "a name of up to 64 letters, digits, '.', '_' and '-'")

@@ -78,9 +78,9 @@ class ClusterState:
             hosts: the ranks on each host.
         """
         hosts = list(hosts)
-        self.per_host = most = max(map(len, hosts))
+        self.per_host = max_size = max(map(len, hosts))
         for ranks in hosts:
-            shared = VirtualHost(self.engine, tuple(sorted(ranks)), most, partial(self.poke, ranks))
+            shared = VirtualHost(self.engine, tuple(sorted(ranks)), max_size, partial(self.poke, ranks))
             self.hosts |= dict.fromkeys(ranks, shared)
 
     def host_group(self, rank: int, process: int) -> HostGroup | None:

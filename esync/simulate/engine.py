@@ -25,7 +25,7 @@ from ..runtime.futures import Future
 T = TypeVar("T")
 
 #: Number of new objects until the next garbage collection, suited to thousands of workers.
-_MADE_UNTIL_COLLECTION = 100_000
+_GC_THRESHOLD = 100_000
 
 
 @contextlib.contextmanager
@@ -33,7 +33,7 @@ def rare_collections() -> Iterator[None]:
     """Collect garbage rarely, and not among existing objects, which saves a fifth of a simulation's time."""
     before = gc.get_threshold()
     gc.freeze()
-    gc.set_threshold(_MADE_UNTIL_COLLECTION, *before[1:])
+    gc.set_threshold(_GC_THRESHOLD, *before[1:])
     try:
         yield
     finally:

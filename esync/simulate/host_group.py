@@ -19,12 +19,14 @@ class VirtualHost(MemoryHost):
     Args:
         engine: the simulation's engine.
         ranks: ranks of the workers on this host.
-        most: largest number of workers on a host.
+        max_size: largest number of workers on a host.
         poke: called when the table has changed, to wake workers that wait for the servers.
     """
 
-    def __init__(self, engine: SimulationEngine, ranks: tuple[int, ...], most: int, poke: Callable[[], object]) -> None:
-        super().__init__(ranks, most, self._wake)
+    def __init__(
+        self, engine: SimulationEngine, ranks: tuple[int, ...], max_size: int, poke: Callable[[], object]
+    ) -> None:
+        super().__init__(ranks, max_size, self._wake)
         self._engine, self._poke = engine, poke
         self._waiting: list[Callable[[Any], None]] = []
 

@@ -61,7 +61,7 @@ class VirtualStore(Store):
         self._engine, self._straggler = state.engine, straggler
         self._buffers: dict[int, np.ndarray] = {}
         self._elements: dict[int, int] = {}  # key → values of its array
-        self._known: set[int] = set()
+        self._initialized_keys: set[int] = set()
         self._queued: list[list[ArraySpec]] = [[] for _ in state.nodes]
         self._awaited: Awaited | None = None
         self._cancelled = False
@@ -138,7 +138,7 @@ class VirtualStore(Store):
         if len(state.ready) == state.slots and not state.everyone_ready.triggered:
             state.everyone_ready.succeed()
         self._engine.wait(state.everyone_ready, "all workers to come")
-        self._known |= state.shared
+        self._initialized_keys |= state.shared
 
     def open(self, specs: Sequence[Sequence[ArraySpec]]) -> None:
         """See `Store.open`; it takes no time."""
@@ -275,7 +275,7 @@ class VirtualStore(Store):
 
     def _set_up(self, node: ServerNode, key: int, elements: int) -> None:
         """Register a key with a server if it is unknown there."""
-        if key not in self._known:
+        if key not in self._initialized_keys:
             array = np.zeros(elements, np.float32)
             wire.stamp(array, wire.NOTHING, self.rank, self.nonce, 0, 0)
             self._store_first(node, key, array)
@@ -286,7 +286,7 @@ class VirtualStore(Store):
         The server's store keeps the first one without calling the updater, which gets the stored
         array with the second one.
         """
-        self._known.add(key)
+        self._initialized_keys.add(key)
         node.receive([(key, array), (key, array)])
 
     def _snapshots(self) -> list[Status]:

@@ -16,7 +16,7 @@ from ..launch.description import Description, DescriptionError
 from ..launch.yaml_text import value as yaml_value
 from ..runtime.errors import suggestion
 from ..runtime.files import write_json
-from ..runtime.terminal import NOT_KNOWN, TerminalTable, clock, messages_of, right
+from ..runtime.terminal import UNKNOWN, TerminalTable, clock, messages_of, right
 from .job import SimulationJob
 from .job import run as run_one
 from .parallel import Failed, outcomes, pool
@@ -104,7 +104,7 @@ def table(rows: Sequence[dict[str, Any]]) -> TerminalTable:
     for row in rows:
         swept = map(str, row["sweep"].values())
         if "error" in row:
-            columns.add(*swept, "failed", *(NOT_KNOWN for _ in COLUMNS), NOT_KNOWN, _PLACE.sub("", row["error"]))
+            columns.add(*swept, "failed", *(UNKNOWN for _ in COLUMNS), UNKNOWN, _PLACE.sub("", row["error"]))
             continue
         longest = max(device["wait"]["max"] for device in row["devices"])
         figures = [_show(row[name]) for name in COLUMNS]

@@ -44,7 +44,7 @@ class VirtualWait:
 
     def __init__(self, engine: SimulationEngine, what: str) -> None:
         self.what = what
-        self._engine, self._until = engine, engine.now + config.ROUND_TIMEOUT
+        self._engine, self._deadline = engine, engine.now + config.ROUND_TIMEOUT
 
     def __enter__(self) -> "VirtualWait":
         return self
@@ -54,5 +54,5 @@ class VirtualWait:
 
     def check(self) -> None:
         """See `StoreWait.check`."""
-        if self._engine.now > self._until:
+        if self._engine.now > self._deadline:
             raise ExchangeError(f"gave up waiting for {self.what}")

@@ -9,7 +9,7 @@ from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, Floor, Greatest
 
 from .. import config
-from ..runtime.logged_values import MOST_NAMES
+from ..runtime.logged_values import MAX_NAMES
 from .models import Round, Run
 
 _RATES = ("samples", "bytes_sent", "bytes_received")
@@ -25,14 +25,14 @@ def curves(run: int, points: int) -> dict[str, Any]:
         points: largest number of points in each curve.
     """
     about = Run.objects.values("started", "metric", "goal", "logged").get(pk=run)
-    began, names = about["started"], about["logged"][:MOST_NAMES]
+    began, names = about["started"], about["logged"][:MAX_NAMES]
     rounds = Round.objects.filter(run=run)
     extent = rounds.aggregate(last=Max("finished"), longest=Max("seconds"), workers=Max("rank"))
     if extent["last"] is None:
         return {**about, "at": [], **{name: [] for name in _RATES}, "accuracy": [], "logged": {}}
-    most = max(2, min(points, config.CURVE_CELLS // (extent["workers"] + 1)))
+    limit = max(2, min(points, config.CURVE_CELLS // (extent["workers"] + 1)))
     duration = extent["last"] - began
-    width = max(duration / most, min(extent["longest"] / 2, duration), 1e-3) * (1 + 1e-9)  # includes the last round
+    width = max(duration / limit, min(extent["longest"] / 2, duration), 1e-3) * (1 + 1e-9)  # includes the last round
     logged = {name: _logged(rounds, name, began, width) for name in names}
     return {**about, **_rates(rounds, began, width), "accuracy": _accuracy(rounds, began, points), "logged": logged}
 

@@ -139,8 +139,8 @@ class Job:
         self._took("s", rank, now, since, steps, seconds)
         for slow in sorted(self.watch.stragglers - before):
             self._record_event("straggler", f"it is slow (policy {self.watch.policy})", slow)
-        for well in sorted(before - self.watch.stragglers):
-            self._record_event("recovered", "it is as fast as the others again", well)
+        for recovered in sorted(before - self.watch.stragglers):
+            self._record_event("recovered", "it is as fast as the others again", recovered)
         return directive
 
     def report(self, report: Report, now: float, at: float | None = None) -> None:

@@ -103,7 +103,7 @@ class Journal:
         self.path = path
         self._head = head
         self._file: int | None = None
-        self._size, self._least = 0, 0
+        self._size, self._compacted_size = 0, 0
         self._closed, self._retry_at = False, 0.0
 
     def begin(self) -> None:
@@ -116,7 +116,7 @@ class Journal:
         write_atomically(self.path, line)
         self._close_file()
         self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND)
-        self._size = self._least = len(line)
+        self._size = self._compacted_size = len(line)
 
     def append(self, entry: Entry) -> None:
         """Write a message whose effect is already in the job's state.
@@ -132,7 +132,7 @@ class Journal:
                     self.begin()
                 return
             line = encode(entry)
-            if self._size + len(line) > max(config.JOURNAL_BYTES, 4 * self._least):
+            if self._size + len(line) > max(config.JOURNAL_BYTES, 4 * self._compacted_size):
                 self.begin()
                 return
             if os.write(self._file, line) < len(line):

@@ -25,7 +25,7 @@ class UnavailableError(RefusedError):
 
 
 #: Logs refusals: some of them only, since a faulty worker may cause hundreds.
-_log = RateLimitedLog(logging.getLogger("esync.state_server").warning, most=20)
+_log = RateLimitedLog(logging.getLogger("esync.state_server").warning, limit=20)
 
 
 def words(problems: list[Any]) -> str:

@@ -9,23 +9,23 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter,
 
 from .. import config
 from ..coordination.client import from_text
-from ..runtime.evaluation_result import MOST_PARTS
-from ..runtime.logged_values import MOST_NAMES
+from ..runtime.evaluation_result import MAX_PARTS
+from ..runtime.logged_values import MAX_NAMES
 from ..runtime.metric import ACCURACY, LARGEST, Goal, Metric
 from ..runtime.output import LABEL_LENGTH
 
 
-def _whole(value: Any) -> Any:
+def _integer(value: Any) -> Any:
     """Return 3.0 as the integer 3, because JSON has only one kind of number."""
     return int(value) if type(value) is float and value.is_integer() else value
 
 
-_WHOLE = BeforeValidator(_whole)
-Rank = Annotated[int, Field(ge=0, lt=config.MAX_WORKERS), _WHOLE]
-Workers = Annotated[int, Field(ge=1, le=config.MAX_WORKERS), _WHOLE]
-Count = Annotated[int, Field(ge=0, lt=10**9), _WHOLE]
-Positive = Annotated[int, Field(ge=1, lt=10**9), _WHOLE]
-Large = Annotated[int, Field(ge=0, le=10**15), _WHOLE]  # small enough to be summed in every database
+_INTEGER = BeforeValidator(_integer)
+Rank = Annotated[int, Field(ge=0, lt=config.MAX_WORKERS), _INTEGER]
+Workers = Annotated[int, Field(ge=1, le=config.MAX_WORKERS), _INTEGER]
+Count = Annotated[int, Field(ge=0, lt=10**9), _INTEGER]
+Positive = Annotated[int, Field(ge=1, lt=10**9), _INTEGER]
+Large = Annotated[int, Field(ge=0, le=10**15), _INTEGER]  # small enough to be summed in every database
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Duration = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]  # seconds, small enough to be summed
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
@@ -173,12 +173,12 @@ class Report(Body):
     metric: Name = Field(ACCURACY, description="name of what the evaluations compute")
     goal: Goal = Field("max", description="whether high or low values are good")
     run_round: Count | None = Field(None, description="asynchronous modes: rounds of the run, commits ÷ workers")
-    logged: Annotated[dict[Name, Value], Field(max_length=MOST_NAMES)] = Field(
+    logged: Annotated[dict[Name, Value], Field(max_length=MAX_NAMES)] = Field(
         {},
         description="means of what the program has logged in the round, by name",
         json_schema_extra=BY_NAME,
     )
-    parts: Annotated[dict[Name, Value], Field(max_length=MOST_PARTS)] = Field(
+    parts: Annotated[dict[Name, Value], Field(max_length=MAX_PARTS)] = Field(
         {},
         description="further results of the evaluation, by name, such as recall/3",
         json_schema_extra=BY_NAME,

@@ -101,7 +101,7 @@ def _server(address: str, port: int, cert: Path | None, key: Path | None) -> Abs
             websockets=False,
             blocking_threads=config.STATE_SERVER_THREADS,
             backlog=config.STATE_SERVER_CONNECTIONS,
-            backpressure=_connections_most(),
+            backpressure=_max_connections(),
             http1_settings=HTTP1Settings(
                 header_read_timeout=int(1000 * config.STATE_SERVER_SILENCE),
                 max_buffer_size=config.STATE_SERVER_MAX_HEADERS,
@@ -118,7 +118,7 @@ def _server(address: str, port: int, cert: Path | None, key: Path | None) -> Abs
         raise ExpectedError(f"the certificate {cert} and its key {key or cert} cannot be used: {error}") from None
 
 
-def _connections_most() -> int:
+def _max_connections() -> int:
     """Return the number of connections for which this process has file descriptors."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:

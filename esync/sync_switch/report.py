@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..runtime.terminal import NOT_KNOWN, markdown, right
+from ..runtime.terminal import UNKNOWN, markdown, right
 from .search import Measured, SearchResult
 
 
@@ -46,7 +46,7 @@ def as_text(result: SearchResult, core_seconds: float) -> str:
 
 
 def _row(measured: Measured, result: SearchResult, verdict: str) -> list[str]:
-    relative = f"{measured.seconds / result.bsp.seconds:.4f}" if result.bsp and result.bsp.seconds else NOT_KNOWN
+    relative = f"{measured.seconds / result.bsp.seconds:.4f}" if result.bsp and result.bsp.seconds else UNKNOWN
     if measured.diverged:
         verdict += f", {measured.diverged} diverged"
     accuracy = f"{measured.accuracy:.4f} ± {measured.deviation:.4f}"

@@ -86,7 +86,7 @@ class Trials:
 
     def _outcome(self, share: float, seed: int) -> TrialOutcome:
         path = self.folder / f"share-{share:g}-seed-{seed}.json"
-        result = _known(path)
+        result = _cached_result(path)
         if result is None:
             self.notify(f"BSP {100 * share:g} %, seed {seed} …")
             result = self._run(share, seed)
@@ -125,7 +125,7 @@ class Trials:
         raise TrialError(f"the trial with BSP share {share:g} and seed {seed} failed: {reason}")
 
 
-def _known(path: Path) -> dict[str, Any] | None:
+def _cached_result(path: Path) -> dict[str, Any] | None:
     try:
         result = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

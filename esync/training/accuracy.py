@@ -9,7 +9,7 @@ import numpy as np
 from .. import config
 from ..data import Dataset, as_floats
 from ..models.networks import resize
-from ..runtime.evaluation_result import MOST_PARTS, RECALL, EvaluationResult, significant
+from ..runtime.evaluation_result import MAX_PARTS, RECALL, EvaluationResult, significant
 from ..runtime.mxnet_import import mx
 from .batch_norm import reestimate_statistics
 
@@ -91,7 +91,7 @@ class AccuracyEvaluator:
         self._estimated = None if estimated is None else spread(dataset.train_images, estimated)
 
     def __call__(self, every_sample: bool = True) -> EvaluationResult:
-        """Return the current accuracy of the network, and the recall of up to MOST_PARTS classes.
+        """Return the current accuracy of the network, and the recall of up to MAX_PARTS classes.
 
         Args:
             every_sample: evaluate all test images, not only `test_images` of them.
@@ -101,5 +101,5 @@ class AccuracyEvaluator:
         images, labels = self._all if every_sample else self._some
         predicted = predictions(self._net, images, self._size, self._context)
         right = int((predicted == labels).sum())
-        recalls = recall_by_class(predicted, labels, self._names) if len(self._names) <= MOST_PARTS else {}
+        recalls = recall_by_class(predicted, labels, self._names) if len(self._names) <= MAX_PARTS else {}
         return EvaluationResult(right / len(labels), recalls)

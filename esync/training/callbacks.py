@@ -122,7 +122,7 @@ class CurveFiles(Callback):
 
     def __init__(self, files: RoundLog, started: float, step: int = 0) -> None:
         self._files, self._started = files, started
-        self._lines = {name: _kept(files.text(name), step) for name in FILES}
+        self._lines = {name: _lines_before(files.text(name), step) for name in FILES}
         self._rounds = 0
         self._last = (0.0, 0, 0)  # time, step, samples
 
@@ -326,7 +326,7 @@ def make_callbacks(
     return [*callbacks, ProgressLines(reporter, rank)]
 
 
-def _kept(text: str, step: int) -> list[str]:
+def _lines_before(text: str, step: int) -> list[str]:
     """Return the rows of an earlier file of this run up to a step."""
     heading, *rows = text.splitlines() or [""]
     if heading != HEADING:

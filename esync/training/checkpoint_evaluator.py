@@ -93,7 +93,7 @@ class CheckpointEvaluator:
         estimated: int | None = None,
     ) -> None:
         self._estimated = estimated
-        self._data_dir, self._context, self._own_network, self._own_dataset = data_dir, context, network, dataset
+        self._data_dir, self._context, self._user_network, self._user_dataset = data_dir, context, network, dataset
         self._of: tuple[str, str] | None = None
 
     def evaluate(self, part: Part) -> EvaluationResult:
@@ -148,9 +148,9 @@ class CheckpointEvaluator:
         from ..models.networks import build, input_size
         from .accuracy import AccuracyEvaluator
 
-        typed = _typed("network", network, self._own_network, short_name, is_network)
+        typed = _typed("network", network, self._user_network, short_name, is_network)
         loaded = load(
-            _typed("dataset", dataset, self._own_dataset, short_dataset_name, REGISTRY.__contains__), self._data_dir
+            _typed("dataset", dataset, self._user_dataset, short_dataset_name, REGISTRY.__contains__), self._data_dir
         )
         net = build(typed, loaded.classes, self._context, seed=0, shape=loaded.shape)
         self._parameters: dict[str, Any] = dict(net.collect_params().items())
@@ -227,10 +227,10 @@ def follow(
 
     store, done, newest = CheckpointStore(options.checkpoint_dir, 0), 0, evaluations.newest
     while True:
-        until = time.monotonic() + options.patience
+        deadline = time.monotonic() + options.patience
         with watchdog.waiting(f"a checkpoint after round {newest} in {options.checkpoint_dir}", 2 * options.patience):
             while not (part := store.next_after(newest)):
-                if options.once or time.monotonic() > until:
+                if options.once or time.monotonic() > deadline:
                     return done
                 time.sleep(LOOK_EVERY)
         newest = part.round

@@ -145,11 +145,11 @@ class EvaluationProcess:
                 if "error" in answer:
                     raise EvaluationError(f"{answer['error']}; correct that, or train {self._program.without}")
                 return EvaluationResult(**answer)
-            self._begin_again()
+            self._restart()
             return None
         still = self._stall_detector.stalled_for(self._process.pid) > config.EVALUATION_STILL
         if state == "Z":  # its forked processes keep its pipe open
-            self._begin_again()
+            self._restart()
         elif still and state == "T":
             log.warning("%s has not computed for %.0f s: killing it", self.described(), config.EVALUATION_STILL)
             self._process.kill()  # its end is detected by a later check
@@ -190,7 +190,7 @@ class EvaluationProcess:
         except OSError as error:
             raise EvaluationError(f"cannot start the process that evaluates the model: {error.strerror}") from None
 
-    def _begin_again(self) -> None:
+    def _restart(self) -> None:
         """Restart a process that was killed, and repeat the request.
 
         Raises:

@@ -138,15 +138,15 @@ class PartitionedData:
     ) -> None:
         self._dealt, self._seed, self._absent_too, self._batches = dealt, seed, absent_too, batches
         self._changed = changed
-        self._known: tuple[tuple[int, ...], tuple[int, ...]] = tuple(range(len(dealt.shares))), ()
+        self._last_shares: tuple[tuple[int, ...], tuple[int, ...]] = tuple(range(len(dealt.shares))), ()
 
     def batches(self, trainer: "Trainer") -> Batches | None:
         """Return the batches of this worker's share from its start; None if it has not changed."""
         members = trainer.members if self._absent_too else tuple(range(len(self._dealt.shares)))
         state = members, trainer.resting
-        if state == self._known:
+        if state == self._last_shares:
             return None
-        self._known = state
+        self._last_shares = state
         if self._changed is not None:
             self._changed(redistribute(self._dealt, set(members) - set(trainer.resting), self._seed).shares)
         share = share_of(trainer.rank, self._dealt, *state, self._seed)

@@ -188,10 +188,10 @@ class Run(TrainerCallback):
         self._listens, self._notice = environment.preemption, PreemptionNotice()
         self._net, self._input_shape, self._before_export = net, input_shape, before_export
         seed = {} if environment.seed is None else {"seed": environment.seed}
-        self._given, self._overwrite = {**seed, **(facts or {})}, overwrite or environment.overwrite
+        self._user_facts, self._overwrite = {**seed, **(facts or {})}, overwrite or environment.overwrite
         self._device, self._device_folder = device, environment.device_folder
         self._state_server, self._job = state_server or environment.state_server, job or environment.job
-        self._told_job = environment.job
+        self._default_job = environment.job
         self._reporter = ProgressReporter(quiet, machine=progress.to_launcher())
         self._reports: RoundReporter | None = None
         self._evaluations: PeriodicEvaluation | None = None  # on rank 0
@@ -296,7 +296,7 @@ class Run(TrainerCallback):
             **optimizer,
             "learning_rate_multiplies": "mean",
             **facts_after_start(
-                {"options": {**optimizer, "weight_average": self._weight_average}, **self._given}, trainer
+                {"options": {**optimizer, "weight_average": self._weight_average}, **self._user_facts}, trainer
             ),
             "metric": {"name": self._metric.name, "goal": self._metric.goal},
             "target": self._target,
@@ -461,10 +461,10 @@ class Run(TrainerCallback):
         # The same job as the algorithm's, or the dashboard would show two halves of it.
         job_name = getattr(options, "job", config.JOB)
         job = self._job if job_name == config.JOB else job_name
-        if trainer.algorithm.asks_state_server and job_name == config.JOB and job != self._told_job:
+        if trainer.algorithm.asks_state_server and job_name == config.JOB and job != self._default_job:
             raise ValueError(
-                f"job={job!r} is the run's, but the algorithm asks the state server about job {self._told_job!r}: give "
-                "it to the algorithm, or set ESYNC_JOB"
+                f"job={job!r} is the run's, but the algorithm asks the state server about job {self._default_job!r}: "
+                "give it to the algorithm, or set ESYNC_JOB"
             )
         host, port = state_server_address(address)
         first = trainer.rank == 0

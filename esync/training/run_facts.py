@@ -28,7 +28,7 @@ def trainer_facts(trainer: "Trainer") -> dict[str, Any]:
         "workers": trainer.workers,
         "mode": algorithm.name,
         "algorithm": algorithm_facts(type(algorithm)),
-        "own_rates": algorithm.own_rates,
+        "per_worker_rates": algorithm.per_worker_rates,
         "step_time": getattr(trainer.world.device, "step_time", None),
         "parameters": trainer.replica.size,
         "model_bytes": 4 * trainer.replica.size,

@@ -104,7 +104,7 @@ def test_a_decay_of_iterations_asks_for_none_beyond_what_was_planned(local_itera
 def test_decay_of_iterations_begins_with_what_was_given(first, expected):
     algorithm = ESync(decay_iterations=first)
     World().start(algorithm)
-    assert algorithm.most_iterations == expected
+    assert algorithm.max_iterations == expected
 
 
 def test_a_lease_does_not_outlast_a_round_that_the_decay_has_ended():

@@ -39,7 +39,7 @@ def test_workers_with_different_own_rates_say_so_in_output_and_run_json(tmp_path
         cluster.finish()
         facts = [json.loads((tmp_path / f"logs-{rank}" / "cpu" / "run.json").read_text()) for rank in range(2)]
         outputs = [cluster.output(f"worker-{rank}") for rank in range(2)]
-    assert [(fact["learning_rate"], fact["own_rates"]) for fact in facts] == [(0.001, True), (0.002, True)]
+    assert [(fact["learning_rate"], fact["per_worker_rates"]) for fact in facts] == [(0.001, True), (0.002, True)]
     for output in outputs:
         assert re.search(r"worker \d trains with learning rate 0\.00\d instead of 0\.00\d of worker \d", output), output
 

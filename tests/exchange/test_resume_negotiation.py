@@ -12,9 +12,11 @@ def held(*parts: tuple[Any, ...]) -> Offers:
     return Offers(resume=True, parts=[Offer(*part) for part in parts])
 
 
-def model(round_: int, job: int = JOB, whole_before: bool = True, needs: tuple[int, ...] = (0, 1)) -> tuple[Any, ...]:
+def model(
+    round_: int, job: int = JOB, complete_before: bool = True, needs: tuple[int, ...] = (0, 1)
+) -> tuple[Any, ...]:
     """Rank 0's part."""
-    return round_, job, whole_before, needs
+    return round_, job, complete_before, needs
 
 
 #: Name → what each rank has, and the round from which the job goes on; -1: it begins anew.
@@ -26,7 +28,7 @@ CHOICES = {
         [held(model(20, needs=(0, 2)), model(10)), held((10, JOB)), held((20, JOB))], 20
     ),
     "of rank 0 only in asynchronous runs": ([held(model(23, needs=(0,))), held((17, JOB)), held()], 23),
-    "death during the first checkpoint": ([held(model(10, whole_before=False)), held()], -1),
+    "death during the first checkpoint": ([held(model(10, complete_before=False)), held()], -1),
     "death of rank 0 during the first checkpoint": ([held(), held((10, JOB))], -1),
 }  # fmt: skip
 

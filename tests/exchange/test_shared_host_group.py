@@ -119,8 +119,8 @@ def descriptors_of_subprocess(group: SharedHostGroup) -> str:
     return subprocess.run(["ls", "-l", "/proc/self/fd"], capture_output=True, text=True, close_fds=False).stdout
 
 
-def limit_files(group: SharedHostGroup, most: int) -> None:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+def limit_files(group: SharedHostGroup, maximum: int) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (maximum, maximum))
 
 
 # --- the tests ------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from ..support.memory_servers import MemoryServers
 
 LEASE = 10.0
 #: After so many seconds a connection that has ended makes its worker gone.
-GONE = config.CONNECTION_GONE + 2 * CHECK_EVERY
+GONE = config.CONNECTION_TIMEOUT + 2 * CHECK_EVERY
 
 
 class Situation:
@@ -72,7 +72,7 @@ class Situation:
 def test_monitor_drops_worker_whose_connection_ended(synchronous):
     now = Situation(synchronous)
     now.lose(91)
-    now.wait(config.CONNECTION_GONE, heard=(0, 2))
+    now.wait(config.CONNECTION_TIMEOUT, heard=(0, 2))
     assert now.members == [0, 1, 2]  # ps-lite may be connecting again
     now.wait(2 * CHECK_EVERY, heard=(0, 2))
     assert now.members == [0, 2]
@@ -129,7 +129,7 @@ def test_monitor_counts_a_replacement_in_again_and_ignores_late_messages_of_the_
 def test_monitor_without_replacement_ends_the_run_and_names_the_worker():
     now = Situation(lease=math.inf, replacement=0)
     now.lose(91)
-    now.wait(config.CONNECTION_GONE, heard=(0, 2))
+    now.wait(config.CONNECTION_TIMEOUT, heard=(0, 2))
     assert not now.failure
     now.wait(2 * CHECK_EVERY, heard=(0, 2))
     assert now.failure.startswith("worker 1 at 127.0.0.1:91 is gone: its connection has ended, and nobody has promised")
@@ -141,7 +141,7 @@ def test_monitor_without_replacement_ends_the_run_and_names_the_worker():
 def test_monitor_notices_worker_that_dies_before_its_connection_was_seen():
     now = Situation(lease=math.inf, replacement=0)
     now.replace(1, connected=False)
-    now.wait(config.PEER_GONE - CHECK_EVERY, heard=(0, 2))
+    now.wait(config.PEER_TIMEOUT - CHECK_EVERY, heard=(0, 2))
     assert not now.failure
     now.wait(1, heard=(0, 2))
     assert now.failure.startswith("worker 1 at 127.0.0.1:99 is gone")

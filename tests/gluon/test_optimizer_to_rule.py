@@ -9,7 +9,7 @@ import esync
 from esync.algorithms import ASGD, Algorithm, LocalSGD
 from esync.exchange import Specification
 from esync.exchange.protocol.round_state import Limits
-from esync.gluon.optimizer_to_rule import KNOWN, rule_of
+from esync.gluon.optimizer_to_rule import OPTIMIZER_RULES, rule_of
 from esync.gluon.optimizers import AdamW
 from esync.rules import make_rule
 from esync.runtime.mxnet_import import mx
@@ -65,7 +65,7 @@ def test_rule_of_optimizer_has_its_constants_as_options(optimizer, rule, options
     assert make_rule(rule, json.loads(json.dumps(choice.options))) == make_rule(rule, options)
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("name", OPTIMIZER_RULES)
 def test_rule_defaults_are_those_of_gluon(name):
     choice = rule_of(optimizers.create(name), (), "sync")
     assert make_rule(choice.name, choice.options) == make_rule(choice.name, {})
@@ -82,7 +82,7 @@ def test_rule_of_unsupported_optimizer_is_refused_with_the_supported_ones():
     unsupported = {
         kind
         for kind in optimizers.Optimizer.opt_registry.values()
-        if kind.__name__ not in KNOWN and "esync" not in kind.__module__
+        if kind.__name__ not in OPTIMIZER_RULES and "esync" not in kind.__module__
     }
     assert len(unsupported) > 10
     for kind in unsupported:

@@ -8,7 +8,7 @@ from esync.exchange import STATISTICS, WEIGHTS
 from esync.gluon.replica import Replica
 from esync.runtime.mxnet_import import mx
 
-KEPT = config.OVERLAP_STATISTICS_KEPT
+KEPT = config.OVERLAP_STATISTICS_MOMENTUM
 FIXED = (1, 1, 0, 0)
 
 

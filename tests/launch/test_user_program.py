@@ -54,7 +54,7 @@ def test_user_program_runs_on_every_worker_with_its_settings_in_variables():
     content["workers"][1]["straggle"] = [{"kind": "compute", "delay": "1s", "at": 2.0, "lasting": 3.0}]
     job = make(content)
     assert [worker.command for worker in job.workers] == [(sys.executable, *WORDS[1:])] * 3
-    assert all(worker.own_program for worker in job.workers)
+    assert all(worker.is_user_program for worker in job.workers)
     assert [spec.name for spec in job.processes[:3]] == ["scheduler", "server-0", "state-server"]
     for index, environment in enumerate(environments(job)):
         assert environment.algorithm == "sync"

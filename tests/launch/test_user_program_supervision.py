@@ -22,7 +22,7 @@ def leaves():
 @pytest.fixture
 def program() -> Callable[[str], ProcessSpec]:
     """Make worker 0 of a program of the user's."""
-    return lambda text: spec("worker-0", EVENTS + text, environment=TELLING, own_program=True)
+    return lambda text: spec("worker-0", EVENTS + text, environment=TELLING, is_user_program=True)
 
 
 def test_supervisor_with_program_that_ends_without_a_trainer_fails_the_job(tmp_path, program):

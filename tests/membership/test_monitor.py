@@ -36,8 +36,8 @@ monitor.join()
 
 
 @contextmanager
-def member(everyone: int, least: int, patience: float, limit: float = 60) -> Iterator[tuple]:
-    arguments = [str(value) for value in (everyone, least, patience, limit)]
+def member(everyone: int, minimum: int, patience: float, limit: float = 60) -> Iterator[tuple]:
+    arguments = [str(value) for value in (everyone, minimum, patience, limit)]
     with child.started("-c", MEMBER, *arguments) as process:
         yield process, ("127.0.0.1", int(process.stdout.readline()))
 
@@ -54,7 +54,7 @@ def next_line(process, beginning: str) -> str:
 
 
 def test_monitor_reports_alone_when_all_have_gone():
-    with member(everyone=2, least=0, patience=0.2) as (process, address), ExitStack() as stack:
+    with member(everyone=2, minimum=0, patience=0.2) as (process, address), ExitStack() as stack:
         first, second = arrive(stack, address), arrive(stack, address)
         next_line(process, "everyone is here")
         first.close()
@@ -67,7 +67,7 @@ def test_monitor_reports_alone_when_all_have_gone():
 
 def test_monitor_reports_alone_when_only_uncounted_peers_are_left():
     """A server is alone when only the scheduler is left."""
-    with member(everyone=2, least=1, patience=0.2) as (process, address), ExitStack() as stack:
+    with member(everyone=2, minimum=1, patience=0.2) as (process, address), ExitStack() as stack:
         arrive(stack, address)
         worker = arrive(stack, address)
         next_line(process, "everyone is here")
@@ -77,7 +77,7 @@ def test_monitor_reports_alone_when_only_uncounted_peers_are_left():
 
 
 def test_monitor_reports_alone_when_all_have_left_before_everyone_was_there():
-    with member(everyone=2, least=0, patience=0.1) as (process, address):
+    with member(everyone=2, minimum=0, patience=0.1) as (process, address):
         next_line(process, "waiting for 1 of 2 workers for")
         assert process.poll() is None  # nobody has been there yet
         with ExitStack() as stack:
@@ -88,7 +88,7 @@ def test_monitor_reports_alone_when_all_have_left_before_everyone_was_there():
 
 
 def test_monitor_names_the_missing_and_gives_up():
-    with member(everyone=2, least=0, patience=0.1, limit=1.5) as (process, address), ExitStack() as stack:
+    with member(everyone=2, minimum=0, patience=0.1, limit=1.5) as (process, address), ExitStack() as stack:
         arrive(stack, address)
         line = next_line(process, "waiting for 1 of 2 workers for")
         assert line.endswith("; start them\n")

@@ -37,7 +37,7 @@ def test_accuracies_stand_in_the_documents() -> None:
     ],
 )
 def test_known_accuracy_is_that_of_mode_and_flags(flags: dict[str, object], skewed: str) -> None:
-    assert skewed in accuracy.known_accuracy(Candidate(flags)).skewed
+    assert skewed in accuracy.measured_accuracy(Candidate(flags)).skewed
 
 
 #: Iterations of each device from model to model, time of one device alone ÷ measured time (results/fastest-device).

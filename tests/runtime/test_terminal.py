@@ -11,7 +11,7 @@ from rich.text import Text
 from esync import config
 from esync.launch.description import DescriptionError
 from esync.runtime.errors import ExpectedError
-from esync.runtime.terminal import NOT_KNOWN, TerminalTable, clock, markdown, number, print_problems, right, run_command
+from esync.runtime.terminal import UNKNOWN, TerminalTable, clock, markdown, number, print_problems, right, run_command
 
 
 def shown(table: TerminalTable, terminal: bool = False) -> str:
@@ -51,7 +51,7 @@ def test_markdown_table_is_padded_and_escapes_bars():
     assert "[x]" * 60 in lines[3]
 
 
-@pytest.mark.parametrize(("value", "text"), [(None, NOT_KNOWN), (0.5, "0.500")])
+@pytest.mark.parametrize(("value", "text"), [(None, UNKNOWN), (0.5, "0.500")])
 def test_number_that_is_unknown_is_shown_as_such(value, text):
     assert number(value, ".3f") == text
 

@@ -56,16 +56,16 @@ class Fault:
                 stack.enter_context(_edited(edit))
             yield
 
-    def found(self, most: int) -> tuple[int, Finding] | None:
+    def found(self, maximum: int) -> tuple[int, Finding] | None:
         """Search for a schedule that fails with the fault and not without it.
 
         Args:
-            most: schedules that are tried.
+            maximum: schedules that are tried.
 
         Returns:
             The number of schedules that it took and the finding; None where there was none.
         """
-        for seed in range(most):
+        for seed in range(maximum):
             with self.put_back():
                 finding = failure(draw(self.kind, seed))
             if finding.error and not failure(draw(self.kind, seed)).error:
@@ -294,16 +294,16 @@ FAULTS: dict[str, Fault] = {
 }
 
 
-def table(most: int) -> int:
+def table(maximum: int) -> int:
     """Print by which schedule each fault is found; exit code 1 where one is not found."""
     missed = 0
     print("| what is put back | bug | schedules until it is found | by | what is wrong then |")
     print("| --- | --- | --- | --- | --- |", flush=True)
     for name, fault in FAULTS.items():
-        result, bug = fault.found(most), fault.bug or "–"
+        result, bug = fault.found(maximum), fault.bug or "–"
         if result is None:
             missed += 1
-            print(f"| {name} | {bug} | not within {most} | {fault.kind} | |", flush=True)
+            print(f"| {name} | {bug} | not within {maximum} | {fault.kind} | |", flush=True)
         else:
             count, finding = result
             by = finding.schedule.command.removeprefix("python -m tests.search ")

@@ -206,10 +206,10 @@ class Invariants:
 
         Exchanges count that others know of.
         """
-        rank, most = worker.rank, worker.exchange.specification.staleness + 1
+        rank, maximum = worker.rank, worker.exchange.specification.staleness + 1
         self.count(worker)
         for other in range(self._schedule.workers):
-            if self._reached[rank] - self._reached.get(other, 0) > most:
+            if self._reached[rank] - self._reached.get(other, 0) > maximum:
                 raise InvariantError(
                     f"worker {rank} has had {self._reached[rank]} exchanges of this job, and worker {other} has had "
                     f"{self._reached.get(other, 0)}"

@@ -117,10 +117,10 @@ def sample(kind: Any, chance: random.Random, near: int = NEAR) -> Any:
         low = int(max(limit.get("ge", 0), math.floor(limit.get("gt", -1)) + 1))
         return chance.randint(low, int(min(limit.get("le", math.inf), limit.get("lt", math.inf) - 1, low + near)))
     if kind is float:
-        least, most = limit.get("ge", limit.get("gt", 0.0)), limit.get("le", limit.get("lt", math.inf))
+        minimum, maximum = limit.get("ge", limit.get("gt", 0.0)), limit.get("le", limit.get("lt", math.inf))
         if "gt" not in limit and chance.random() < AT_THE_END:
-            return least
-        if most == math.inf:
-            return least + chance.choice(DISTANCES)
-        return most if "le" in limit and chance.random() < AT_THE_END else chance.uniform(least, most)
+            return minimum
+        if maximum == math.inf:
+            return minimum + chance.choice(DISTANCES)
+        return maximum if "le" in limit and chance.random() < AT_THE_END else chance.uniform(minimum, maximum)
     return None

@@ -71,7 +71,7 @@ class Cluster(MemoryCluster):
             schedule.servers,
             bucket_elements=BUCKET,
             lease=schedule.lease,
-            most=ENDLESS,
+            maximum=ENDLESS,
             haste=HASTE if elastic else 0,
             hosts=schedule.hosts,
         )

@@ -367,7 +367,7 @@ def _moment(chance: random.Random, schedule: Schedule, moments: Sequence[str]) -
     """A moment of one of these kinds, and about which of those that there are when nobody dies."""
     moment = chance.choice(moments)
     workers, servers = schedule.workers, schedule.servers
-    most = {
+    maximum = {
         STEP: estimated_steps(schedule),
         COMMIT: workers * schedule.ends * max(1, servers - 1),
         PART: 10 * workers * (schedule.ends // max(1, schedule.every) + 1),
@@ -375,7 +375,7 @@ def _moment(chance: random.Random, schedule: Schedule, moments: Sequence[str]) -
         END: 2 * workers * servers,
         CARRY: schedule.ends * max(1, len(schedule.hosts)),
     }[moment]
-    return moment, chance.randrange(int(1.2 * most))
+    return moment, chance.randrange(int(1.2 * maximum))
 
 
 def with_words(schedule: Schedule, words: Mapping[str, str]) -> Schedule:

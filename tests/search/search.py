@@ -108,9 +108,9 @@ def _simpler(schedule: Schedule) -> Iterator[Schedule]:
     deaths = schedule.deaths
     for place in range(len(deaths)):
         yield replace(schedule, deaths=deaths[:place] + deaths[place + 1 :])
-    for name, least in (("workers", 1), ("servers", 1), ("rounds", 1), ("machines", 1), ("every", 0), ("stop", 0)):
-        for value in dict.fromkeys((least, getattr(schedule, name) // 2, getattr(schedule, name) - 1)):
-            if least <= value < getattr(schedule, name):
+    for name, minimum in (("workers", 1), ("servers", 1), ("rounds", 1), ("machines", 1), ("every", 0), ("stop", 0)):
+        for value in dict.fromkeys((minimum, getattr(schedule, name) // 2, getattr(schedule, name) - 1)):
+            if minimum <= value < getattr(schedule, name):
                 yield replace(schedule, **{name: value})
     for name in ("momentum", "jitter"):
         if getattr(schedule, name):

@@ -291,7 +291,7 @@ class Job:
         """
         group, machines = self.cluster.host_group(store), self._schedule.machines
         if group is not None and self.machines.of(store.nonce).number % machines != store.rank % machines:
-            return MemoryHostGroup(MemoryHost((store.rank,), group.most), store.rank, store.nonce)
+            return MemoryHostGroup(MemoryHost((store.rank,), group.max_size), store.rank, store.nonce)
         if group is not None:
             _watch_carriers(group, store.nonce, lambda: self.machines.moment(CARRY, self.machines.of(store.nonce)))
         return group
@@ -321,7 +321,8 @@ class Job:
         cluster.connected[process.nonce] = process.node.address
         if process.slot is not None:
             self._tell(
-                process, Message(messages.WANTED, (process.node.with_number(worker_id(process.slot)),), request=True)
+                process,
+                Message(messages.RANK_REQUEST, (process.node.with_number(worker_id(process.slot)),), request=True),
             )
         self._tell(process, Message(messages.ADD_NODE, (process.node,)))
         cluster.wait(lambda: process.node.id != messages.EMPTY or self._registry.over)
@@ -365,7 +366,7 @@ class Job:
         cluster = self.cluster
         while not self._launcher.over:
             cluster.wait(lambda: self._launcher.over or (self._registry.complete and not self._members))
-            until = cluster.now + config.WORKERS_GONE
+            until = cluster.now + config.NO_WORKERS_TIMEOUT
             cluster.wait(lambda: self._launcher.over or bool(self._members), until)
             if self._launcher.over or self._members:
                 continue
@@ -391,7 +392,7 @@ class Job:
         cluster.wait(lambda: not self._post or self._launcher.over)
         self.machines.sleep(FAREWELL)
         cluster.stopped.add(shard)
-        self.machines.sleep(config.PEER_GONE)
+        self.machines.sleep(config.PEER_TIMEOUT)
         cluster.at(cluster.steps + 1, self._cut_off)
 
     def _cut_off(self) -> None:
@@ -413,7 +414,7 @@ class Job:
             if self._departed:
                 addresses = [self._departed.popleft()]
                 self._send(self._registry.admit([*self._gone, *addresses]))
-                self._gone |= dict.fromkeys(addresses, self.cluster.now + config.PEER_GONE)
+                self._gone |= dict.fromkeys(addresses, self.cluster.now + config.PEER_TIMEOUT)
             elif self._post:
                 message, sender = self._post.popleft()
                 self._send(self._registry.handle(message, sender))

@@ -17,8 +17,8 @@ def seconds(name: str, ranks: int, size: int, byte_time: float = 0.0) -> float:
     engine = SimulationEngine()
     network = Network(engine, lambda host: Link(BANDWIDTH, LATENCY / 2), [])
     done: dict[int, float] = {}
-    most = bucket_bytes(ranks)
-    buckets = [min(most, size - at) // 4 for at in range(0, size, most)]
+    maximum = bucket_bytes(ranks)
+    buckets = [min(maximum, size - at) // 4 for at in range(0, size, maximum)]
     hosts = [f"host-{rank}" for rank in range(ranks)]
     reduce = Allreduce(
         engine, network, hosts, name, buckets, lambda rank: done.setdefault(rank, engine.time), byte_time
@@ -42,8 +42,8 @@ def test_cost_model_agrees_with_the_simulated_network(name: str, ranks: int, siz
 
 def test_allreduce_of_large_model_is_bound_by_the_bandwidth() -> None:
     size, ranks = 100_000_000, 4
-    least = 2 * size * (ranks - 1) / ranks / BANDWIDTH
-    assert least <= seconds("ring", ranks, size) <= 1.05 * least
+    minimum = 2 * size * (ranks - 1) / ranks / BANDWIDTH
+    assert minimum <= seconds("ring", ranks, size) <= 1.05 * minimum
 
 
 def test_rule_takes_time_after_the_last_buckets_or_throughout_where_it_takes_longer_than_the_network() -> None:

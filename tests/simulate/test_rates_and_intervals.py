@@ -71,7 +71,7 @@ def test_warm_up_ends_in_the_scaled_rate() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "iterations", "most"),
+    ("words", "iterations", "maximum"),
     [
         (["--mode=sync", "--learning-rate=0.0001"], 1, 0.01),
         (["--mode=local-sgd", "--local-iterations=2"], 2, 0.01),
@@ -82,7 +82,7 @@ def test_warm_up_ends_in_the_scaled_rate() -> None:
     ],
 )
 def test_lr_decay_at_half_of_the_samples_shortens_the_later_steps(
-    words: list[str], iterations: int, most: float
+    words: list[str], iterations: int, maximum: float
 ) -> None:
     def weights(*flags: str, rounds: int) -> Any:
         samples = rounds * 2 * iterations * 16  # of two workers with batches of 16
@@ -91,7 +91,7 @@ def test_lr_decay_at_half_of_the_samples_shortens_the_later_steps(
     once, twice = weights(rounds=2), weights(rounds=4)
     decayed = weights("--lr-decay=0.5:0.001", rounds=4)
 
-    assert 0 < np.linalg.norm(decayed - once) < most * np.linalg.norm(twice - once)
+    assert 0 < np.linalg.norm(decayed - once) < maximum * np.linalg.norm(twice - once)
 
 
 def test_esync_scales_by_the_speeds_over_the_fastest_ones() -> None:

@@ -58,7 +58,7 @@ class MemoryCluster:
             wait.
         patience: seconds after which a worker gives up waiting; infinite: never, so that a wait in
             vain is found.
-        most: events after which the run counts as one that never ends.
+        maximum: events after which the run counts as one that never ends.
         haste: one in that many choices lets time pass, a second at most, although something could
             happen; 0: none.
         hosts: the ranks on each host whose workers exchange as one.
@@ -82,7 +82,7 @@ class MemoryCluster:
         bucket_elements: int = config.BUCKET_ELEMENTS,
         lease: float = math.inf,
         patience: float = math.inf,
-        most: int = 100_000,
+        maximum: int = 100_000,
         haste: int = 0,
         hosts: Sequence[Sequence[int]] = (),
     ) -> None:
@@ -96,14 +96,14 @@ class MemoryCluster:
         self.arrivals = 0  # of arrays and commands at servers
         self.holders: dict[int, int] = {}  # slot → nonce of its present process
         self.met: dict[int, set[int]] = defaultdict(set)  # number of a barrier → slots that have come to it
-        self._choose, self._most, self._haste = choose, most, haste
+        self._choose, self._most, self._haste = choose, maximum, haste
         self._tasks: list[MemoryTask] = []
         self._running: MemoryTask | None = None
         self._planned: dict[int, list[Callable[[], object]]] = {}
         self._queues: dict[tuple[int, int], deque[Transmission]] = {}  # nonce, key → in this order
         self._processes = 0
-        most = max(map(len, hosts), default=1)
-        self.hosts = [MemoryHost(tuple(sorted(ranks)), most, self._note_arrival) for ranks in hosts]
+        maximum = max(map(len, hosts), default=1)
+        self.hosts = [MemoryHost(tuple(sorted(ranks)), maximum, self._note_arrival) for ranks in hosts]
         self.hub = greenlet.getcurrent()  # the greenlet that makes the cluster runs it
 
     # --- what a test says -------------------------------------------------------------------------
@@ -292,11 +292,11 @@ class MemoryCluster:
             raise DeadlockError(f"deadlock at {self.now:.3f} s: {self._waiting()}")
         return True
 
-    def _skip_time(self, most: float = math.inf) -> bool:
-        """Let time pass until a task wakes, at most `most` seconds; return whether any wakes."""
+    def _skip_time(self, maximum: float = math.inf) -> bool:
+        """Let time pass until a task wakes, at most `maximum` seconds; return whether any wakes."""
         earliest = min((task.wakes for task in self._tasks if task.wakes > self.now), default=math.inf)
         if earliest < math.inf:
-            self.now = min(earliest, self.now + most)
+            self.now = min(earliest, self.now + maximum)
         return earliest < math.inf
 
     def _waiting(self) -> str:

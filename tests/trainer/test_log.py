@@ -13,7 +13,7 @@ import esync
 from esync.algorithms import LocalSGD
 from esync.reports.runs import load_run
 from esync.reports.tensorboard_export import export
-from esync.runtime.logged_values import MOST_NAMES, LoggedValueError
+from esync.runtime.logged_values import MAX_NAMES, LoggedValueError
 from esync.runtime.mxnet_import import mx
 
 from ..support.event_files import scalars
@@ -112,7 +112,7 @@ def test_log_without_run_keeps_nothing_that_grows():
         ({"accuracy": 1}, "the logs have another value named 'accuracy': choose another name"),
         ({"get_batch": 1}, "the logs have another value named 'get_batch'"),
         ({"samples_per_second": 1}, "the logs have another value named 'samples_per_second'"),
-        ({f"name{number}": 1 for number in range(MOST_NAMES + 1)}, f"'name{MOST_NAMES}' is name 33, but .* 32"),
+        ({f"name{number}": 1 for number in range(MAX_NAMES + 1)}, f"'name{MAX_NAMES}' is name 33, but .* 32"),
     ],
 )
 def test_log_refuses_by_name(values, reason, tmp_path):

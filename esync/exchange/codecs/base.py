@@ -208,7 +208,7 @@ class Downlink:
         self.private = private
 
     @property
-    def bytes_kept(self) -> int:
+    def memory_bytes(self) -> int:
         """Bytes in memory of this downlink's state and answer arrays."""
         return 0
 

@@ -153,7 +153,7 @@ class DifferenceDownlink(Downlink):
         self._changed: list[np.ndarray] = []  # indices of weights that have changed since the last answers
 
     @property
-    def bytes_kept(self) -> int:
+    def memory_bytes(self) -> int:
         """Bytes of the model, each worker's weights, pending indices, and pieces of messages."""
         return self._tracker.memory + self._outbox.nbytes
 
@@ -173,14 +173,14 @@ class DifferenceDownlink(Downlink):
     def init_channel(self, rank: int, index: int, sent: np.ndarray) -> None:
         self._tracker.init_weights(rank, self._parts[index], sent)
         if index == self._shard.buckets[-1].index:
-            log.info("worker %d has the model; %.0f MB are kept", rank, self.bytes_kept / 1e6)
+            log.info("worker %d has the model; %.0f MB are kept", rank, self.memory_bytes / 1e6)
 
     def join(self, rank: int, lengths: np.ndarray) -> None:
         """See `Downlink.join`; the answer to the slot's former holder is discarded."""
         self._tracker.join(rank)
         self._forget(rank)
         lengths[rank] = 0
-        log.info("worker %d takes part; %.0f MB are kept", rank, self.bytes_kept / 1e6)
+        log.info("worker %d takes part; %.0f MB are kept", rank, self.memory_bytes / 1e6)
 
     @override
     def pack(self, updated: UpdatedBucket) -> None:

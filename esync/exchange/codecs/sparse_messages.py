@@ -27,21 +27,21 @@ MAX_KEYS = 2**31 // 9973
 
 
 @lru_cache
-def size_classes(most: int, least: int = config.SPARSE_PIECE_ELEMENTS) -> tuple[int, ...]:
-    """Return the size classes, ascending, in float32 values; the last one is `most`."""
-    steps = max(0, math.ceil(2 * math.log2(most / least))) if most > least else 0
-    return (*(math.ceil(least * 2 ** (step / 2)) for step in range(steps)), most)
+def size_classes(maximum: int, minimum: int = config.SPARSE_PIECE_ELEMENTS) -> tuple[int, ...]:
+    """Return the size classes, ascending, in float32 values; the last one is `maximum`."""
+    steps = max(0, math.ceil(2 * math.log2(maximum / minimum))) if maximum > minimum else 0
+    return (*(math.ceil(minimum * 2 ** (step / 2)) for step in range(steps)), maximum)
 
 
-def pieces(elements: int, most: int) -> list[int]:
+def pieces(elements: int, maximum: int) -> list[int]:
     """Return the classes of the pieces of a message, in order, as indices of `size_classes`.
 
     Args:
         elements: float32 values of the message.
-        most: values of the largest class.
+        maximum: values of the largest class.
     """
-    sizes = size_classes(most)
-    full, rest = divmod(elements, most)
+    sizes = size_classes(maximum)
+    full, rest = divmod(elements, maximum)
     last = [bisect_left(sizes, rest)] if rest or not full else []
     return [len(sizes) - 1] * full + last
 
@@ -59,25 +59,25 @@ class PieceKeys:
         slots: number of workers.
 
     Attributes:
-        most: float32 values of the largest piece, without its header.
+        maximum: float32 values of the largest piece, without its header.
     """
 
     def __init__(self, layout: Layout, slots: int) -> None:
-        self.most = layout.bucket_elements
+        self.maximum = layout.bucket_elements
         self._servers, self._slots = layout.servers, slots
         self._first = layout.slots_of_channels(slots + 1)
-        self._classes = len(size_classes(self.most))
+        self._classes = len(size_classes(self.maximum))
         # A message is never much longer than the dense vector; see `sparse.message_format`.
-        self._width = self._classes + 2 * -(-layout.sizes[WEIGHTS] // self.most)
+        self._width = self._classes + 2 * -(-layout.sizes[WEIGHTS] // self.maximum)
         if layout.servers > 1 and self.key(slots, 0, 0) * layout.servers > MAX_KEYS:
             raise ValueError(f"{slots} workers with {layout.servers} servers need more keys than MXNet can tell apart")
 
     def pieces(self, elements: int) -> list[tuple[int, int]]:
         """Return number and size of each piece of a message of that many float32 values."""
-        sizes, largest = size_classes(self.most), self._classes - 1
+        sizes, largest = size_classes(self.maximum), self._classes - 1
         return [
             (size_class if size_class < largest else largest + position, sizes[size_class])
-            for position, size_class in enumerate(pieces(elements, self.most))
+            for position, size_class in enumerate(pieces(elements, self.maximum))
         ]
 
     def key(self, rank: int, number: int, shard: int) -> int:

@@ -17,7 +17,7 @@ class MemoryHost:
 
     Args:
         ranks: of the workers of this host in the description.
-        most: the most workers on any host.
+        max_size: the most workers on any host.
         changed: called when the table has changed, or when a worker is gone.
 
     Attributes:
@@ -25,8 +25,8 @@ class MemoryHost:
         changes: number of changes of the table so far.
     """
 
-    def __init__(self, ranks: tuple[int, ...], most: int, changed: Callable[[], object] = lambda: None) -> None:
-        self.ranks, self.most = ranks, most
+    def __init__(self, ranks: tuple[int, ...], max_size: int, changed: Callable[[], object] = lambda: None) -> None:
+        self.ranks, self.max_size = ranks, max_size
         self.living: dict[int, int] = {}
         self.changes = 0
         self._changed = changed
@@ -81,7 +81,7 @@ class MemoryHostGroup(HostGroup):
         wait: Callable[[Callable[[], bool], float], object] = lambda ready, seconds: None,
         moved: Callable[[int], object] = lambda elements: None,
     ) -> None:
-        self.rank, self.ranks, self.most = rank, host.ranks, host.most
+        self.rank, self.ranks, self.max_size = rank, host.ranks, host.max_size
         self._host, self._process = host, process
         self._pause, self._wait, self._moved = pause, wait, moved
 

@@ -117,7 +117,7 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
 
     def patience(self) -> float:
         """Return the seconds to wait for replacements when no worker is left; for any thread."""
-        return config.PEER_GONE if self._worker_monitor is None else self._worker_monitor.patience
+        return config.PEER_TIMEOUT if self._worker_monitor is None else self._worker_monitor.patience
 
     def alone(self) -> None:
         """End the process, because no worker is left and none is expected; for any thread."""
@@ -127,7 +127,7 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
             log.error("%s", reason)
         reason = "all workers are gone, without a goodbye"
         if not self.start_monitor.closed:  # no worker had come
-            reason = self.start_monitor.scheduler_gone
+            reason = self.start_monitor.scheduler_lost
         directory.end(reason)
 
     def _controller(self) -> Callable[[int, bytes, Any], None]:
@@ -193,7 +193,7 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
         if failure:
             progress.report_event(progress.OVER, reason=failure, consequence=True)
         else:
-            with suppress(_SchedulerGoneError):
+            with suppress(_SchedulerLostError):
                 node = directory.members(self._scheduler, _give_up)[server_id(self.kvstore.rank)]
                 directory.notify(self._scheduler, messages.OVER, node)
         time.sleep(FAREWELL)
@@ -201,12 +201,12 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
         exit_now(1 if failure else 0)
 
 
-class _SchedulerGoneError(Exception):
+class _SchedulerLostError(Exception):
     """The scheduler does not answer, so no worker can join any more."""
 
 
 def _give_up() -> None:
-    raise _SchedulerGoneError
+    raise _SchedulerLostError
 
 
 def _or_exit(call: Callable[..., None]) -> Callable[..., None]:

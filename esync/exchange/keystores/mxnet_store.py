@@ -23,7 +23,7 @@ from ...membership.rendezvous import directory, messages
 from ...membership.rendezvous.directory import StartMonitor
 from ...membership.rendezvous.messages import SERVER
 from ...membership.rendezvous.node_registry import worker_id
-from ...membership.rendezvous.rank_request import asking, wanted_rank
+from ...membership.rendezvous.rank_request import asking, requested_rank
 from ...runtime import distributed_stores
 from ...runtime.environment import Cluster
 from ...runtime.errors import ExpectedError
@@ -56,7 +56,7 @@ class SecondTrainerError(ExpectedError):
 
 
 #: Hint for a scheduler that does not return the members of the cluster.
-OWN_SCHEDULER = "run python -m esync.scheduler of this version there: MXNet's own scheduler will not do"
+SCHEDULER_HINT = "run python -m esync.scheduler of this version there: MXNet's own scheduler will not do"
 
 #: The store of this process, at most one, because ps-lite supports one cluster. A closed store is
 #: kept until the next one is made.
@@ -115,14 +115,14 @@ class MXNetStore(KeyedStore):
         self._start_monitor = start = StartMonitor(cluster)
         start.start()
         with ExitStack() as request:
-            requested = wanted_rank(cluster.workers)
+            requested = requested_rank(cluster.workers)
             if requested is not None:
                 with watchdog.waiting(cluster.scheduler, start_timeout, Cluster.ADVICE) as wait:
                     request.enter_context(asking(cluster, requested, wait.check))
             with watchdog.waiting(start.awaited, start_timeout, start.advice), ending_on_interrupt():
                 self.store = distributed_stores.create(mx, "dist_async")
         _stores.append(self)
-        with watchdog.waiting(cluster.scheduler, start_timeout, OWN_SCHEDULER) as wait:
+        with watchdog.waiting(cluster.scheduler, start_timeout, SCHEDULER_HINT) as wait:
             members = directory.members(self._scheduler, wait.check)
         self.workers: int = self.store.num_workers
         self.first = self.store.rank == 0

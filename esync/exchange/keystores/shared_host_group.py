@@ -44,17 +44,17 @@ class SharedHostGroup(HostGroup):
         token: identifies the group, by job and host.
         rank: of this worker.
         ranks: of all workers of this host, in ascending order.
-        most: the most workers on any host of the job.
+        max_size: the most workers on any host of the job.
         patience: seconds to wait for a process that keeps the table locked, because it was
             suspended.
     """
 
     def __init__(
-        self, token: str, rank: int, ranks: Sequence[int], most: int, patience: float = config.ROUND_TIMEOUT
+        self, token: str, rank: int, ranks: Sequence[int], max_size: int, patience: float = config.ROUND_TIMEOUT
     ) -> None:
         if rank not in ranks:
             raise ValueError(f"worker {rank} is not among those of its host: {', '.join(map(str, ranks))}")
-        self.rank, self.ranks, self.most = rank, tuple(ranks), most
+        self.rank, self.ranks, self.max_size = rank, tuple(ranks), max_size
         self._token, self._patience = token, patience
         self._file: MemoryFile | None = None
         self._arrays: dict[tuple[Any, ...], np.ndarray] = {}

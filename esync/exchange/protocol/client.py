@@ -60,7 +60,7 @@ class ParameterServerExchange(Exchange):
         host_group: HostGroup | None = None,
     ) -> None:
         if host_group is not None:
-            specification = replace(specification, per_host=host_group.most)
+            specification = replace(specification, per_host=host_group.max_size)
         self.specification, self.store, self._host_group = specification, store, host_group
         self._host: HostExchange | None = None  # None: this worker exchanges for itself
         self.rank, self.workers = store.rank, store.workers
@@ -165,7 +165,7 @@ class ParameterServerExchange(Exchange):
         else:
             sent = self.transfer.send(vectors, self.sequence, compression=payload.compression_number)
             if self._host is not None and not control.in_this_round and vectors:
-                self._host.upload.sent_alone()
+                self._host.upload.sent_individually()
             self._inform()
             for server in range(store.servers):
                 self.send_to(server, wire.COMMIT, buckets=sent[server], **fields)
@@ -185,12 +185,12 @@ class ParameterServerExchange(Exchange):
 
     @override
     def rest(self, seconds: float) -> bool:
-        until = self.store.now() + seconds
+        deadline = self.store.now() + seconds
         while True:
             first = self._statuses.read()[0]
             if first.finished or not awaited_ranks(first):
                 return True
-            remaining = until - self.store.now()
+            remaining = deadline - self.store.now()
             if remaining <= 0:
                 return False
             self.store.sleep(min(remaining, config.HEARTBEAT_EVERY))

@@ -45,7 +45,7 @@ class Contribution:
         sequence: number of the exchange.
         since: time at which it was written.
         attempt: number of the next attempt to send arrays.
-        sent_alone: servers to which this worker has sent it by itself.
+        sent_individually: servers to which this worker has sent it by itself.
         carrier: rank and nonce of the carrier that this worker waits for, and the time since then.
         begun: time at which this worker saw that the group's commit had begun.
     """
@@ -56,7 +56,7 @@ class Contribution:
     sequence: int
     since: float
     attempt: int = 0
-    sent_alone: set[int] = field(default_factory=set)
+    sent_individually: set[int] = field(default_factory=set)
     carrier: tuple[int, int, float] = (NOBODY, 0, math.inf)
     begun: float = math.inf
 
@@ -85,7 +85,7 @@ class HostUpload:
         self.encoder: BucketEncoder | None = transfer.residual_encoder
         self._statuses: dict[int, Status] = {}  # server → its newest status
         self.contribution: Contribution | None = None
-        self._unsent_alone = False  # whether the encoder has a residual of this worker alone
+        self._individual_residual = False  # whether the encoder has a residual of this worker alone
 
     def start(self, vectors: Mapping[str, Source], fields: dict[str, Any]) -> None:
         """Contribute a payload; send the sum if no other worker of the host is awaited.
@@ -126,7 +126,7 @@ class HostUpload:
             if not self._member.owns_entry(table) or entry["contributed"] != contribution.round:
                 return
             if entry["begun"]:
-                alone = status.server not in contribution.sent_alone
+                alone = status.server not in contribution.sent_individually
                 alone = alone and self._is_lost(table, entry, status, contribution)
             elif not self._has_carrier(table, entry, contribution):
                 members = self._form(table, contribution)
@@ -136,7 +136,7 @@ class HostUpload:
         if members:
             self._carry(members, contribution)
         elif alone:
-            self._send_alone(status.server, contribution)
+            self._send_individually(status.server, contribution)
 
     def note(self, status: Status) -> None:
         """Remember a server's status."""
@@ -168,7 +168,7 @@ class HostUpload:
         encoder = self.encoder
         if encoder is None:
             return {}
-        state: dict[str, Any] = {"rest": encoder.residual} if self._unsent_alone else {}
+        state: dict[str, Any] = {"rest": encoder.residual} if self._individual_residual else {}
         if self._member.position == 0:
             with self._group.locked() as table:
                 generation = int(table["residual"])
@@ -176,9 +176,9 @@ class HostUpload:
             state["ranks"] = list(self._group.ranks)
         return state
 
-    def sent_alone(self) -> None:
+    def sent_individually(self) -> None:
         """Note that this worker has sent a payload by itself, so that the encoder has a residual of it."""
-        self._unsent_alone = self.encoder is not None
+        self._individual_residual = self.encoder is not None
 
     def restore_unsent(self, state: Mapping[str, Any]) -> None:
         """Restore the state that `unsent` has returned.
@@ -196,7 +196,7 @@ class HostUpload:
             )
         if "rest" in state:
             encoder.restore(state)
-            self._unsent_alone = True
+            self._individual_residual = True
         if "host" in state:
             with self._group.locked() as table:
                 generation = int(table["residual"]) + 1  # carriers that have used the old one start again
@@ -281,11 +281,11 @@ class HostUpload:
             array = self._group.contribution(self._group.rank, name)
             if array.size:
                 source.read(0, array.size, array)
-        if self._unsent_alone and WEIGHTS in vectors and (encoder := self.encoder) is not None:
+        if self._individual_residual and WEIGHTS in vectors and (encoder := self.encoder) is not None:
             weights = self._group.contribution(self._group.rank, WEIGHTS)
             weights += encoder.residual
             encoder.residual[:] = 0
-            self._unsent_alone = False
+            self._individual_residual = False
         self._group.moved(2 * self._elements(vectors))
 
     def _carry(self, members: Sequence[Any], contribution: Contribution) -> None:
@@ -369,9 +369,9 @@ class HostUpload:
         self._group.moved((len(members) + 1) * self._elements(contribution.vectors))
         return sums
 
-    def _send_alone(self, server: int, contribution: Contribution) -> None:
+    def _send_individually(self, server: int, contribution: Contribution) -> None:
         """Send this worker's payload and its commit to one server."""
-        contribution.sent_alone.add(server)
+        contribution.sent_individually.add(server)
         encoder = self.encoder
         before = None if encoder is None else encoder.residual.copy()
         vectors = {
@@ -380,7 +380,7 @@ class HostUpload:
         }
         attempt, sent = self._send_arrays(contribution, vectors, [server])
         if encoder is not None and before is not None:
-            self._unsent_alone = True
+            self._individual_residual = True
             for bucket in self._layout.of(WEIGHTS):
                 if bucket.shard != server:
                     encoder.residual[bucket.start : bucket.stop] = before[bucket.start : bucket.stop]

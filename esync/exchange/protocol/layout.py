@@ -113,7 +113,7 @@ class Layout:
         return channel, self._by_slot[shard, position]
 
 
-def _pieces(size: int, most: int) -> Iterator[tuple[int, int]]:
-    """Yield start and stop of pieces of at most `most` values."""
-    for start in range(0, size, most):
-        yield start, min(start + most, size)
+def _pieces(size: int, max_size: int) -> Iterator[tuple[int, int]]:
+    """Yield start and stop of pieces of at most `max_size` values."""
+    for start in range(0, size, max_size):
+        yield start, min(start + max_size, size)

@@ -29,13 +29,13 @@ class Offer:
     Attributes:
         round: after which it was written.
         job: number of the job that wrote it.
-        whole_before: whether an earlier checkpoint of the run was known to be whole by then.
+        complete_before: whether an earlier checkpoint of the run was known to be whole by then.
         needs: ranks whose parts the checkpoint needs, in parts of rank 0.
     """
 
     round: int
     job: int
-    whole_before: bool = False
+    complete_before: bool = False
     needs: Sequence[int] = ()
 
 
@@ -181,7 +181,7 @@ def choose(offers: Mapping[int, Offers]) -> int:
     for model in sorted(offers[0].parts, key=lambda part: part.round, reverse=True):
         if all(_has(offers[rank], model) for rank in model.needs):
             return model.round
-    if not any(part.whole_before for offer in offers.values() for part in offer.parts):
+    if not any(part.complete_before for offer in offers.values() for part in offer.parts):
         return -1  # the job ended before any checkpoint was whole
     held = "; ".join(f"worker {rank} has {_rounds(offer)}" for rank, offer in sorted(offers.items()))
     raise ValueError(

@@ -101,7 +101,7 @@ def ask_for_rank(scheduler: Address, me: Node, check: Callable[[], None]) -> Non
     with _connected(scheduler) as socket:
         while True:
             if socket.poll(PATIENCE, zmq.POLLOUT):
-                socket.send(Message(messages.WANTED, (me,), request=True).encode(timestamp=0))
+                socket.send(Message(messages.RANK_REQUEST, (me,), request=True).encode(timestamp=0))
                 if _run_status(socket) is not None:  # sent after the request, so an answer confirms it
                     return
             check()
@@ -138,7 +138,7 @@ class StartMonitor(threading.Thread):
         return Cluster.ADVICE if self._attendance is None else self._attendance.advice
 
     @property
-    def scheduler_gone(self) -> str:
+    def scheduler_lost(self) -> str:
         """Error message for the loss of the scheduler during the start."""
         return f"{self._cluster.scheduler} is gone: its connection has ended before the run had begun"
 
@@ -160,13 +160,13 @@ class StartMonitor(threading.Thread):
                 if answer is not None:
                     self._attendance, lost = Attendance.decode(answer.text), math.inf
                 elif self._attendance is not None and not socket.poll(0, zmq.POLLOUT):
-                    lost = min(lost, time.monotonic() + config.PEER_GONE)
+                    lost = min(lost, time.monotonic() + config.PEER_TIMEOUT)
                 if self._closed.is_set():
                     self._attendance_log.update(self._attendance)
                 elif answer is not None:
                     self._end_unless_running(answer)
                 elif time.monotonic() > lost:
-                    end(self.scheduler_gone)
+                    end(self.scheduler_lost)
                 time.sleep(ASK_EVERY)
 
     def _end_unless_running(self, answer: Message) -> None:

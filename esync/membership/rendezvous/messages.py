@@ -37,7 +37,7 @@ BEGUN = 105
 #: replaced.
 DONE = 106
 #: A worker requests a rank, that of the node's id, before it registers.
-WANTED = 107
+RANK_REQUEST = 107
 #: The run cannot begin, because the nodes of this message have requested the same rank.
 CLASH = 108
 #: ps-lite's value for "not set", the largest number in its messages.
@@ -222,8 +222,8 @@ def _fields(content: bytes) -> Iterator[tuple[int, int | bytes]]:
             raise BadMessageError(f"not a message of ps-lite: a field of type {key & 7}")
 
 
-def _within(value: int | bytes, least: int, most: int, name: str) -> int:
-    if isinstance(value, bytes) or not least <= value <= most:
+def _within(value: int | bytes, minimum: int, maximum: int, name: str) -> int:
+    if isinstance(value, bytes) or not minimum <= value <= maximum:
         raise BadMessageError(f"not a message of ps-lite: the {name} is {value!r}")
     return value
 

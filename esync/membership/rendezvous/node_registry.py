@@ -50,11 +50,11 @@ class Barrier:
 
     Attributes:
         answer: the message that opens it.
-        came: ids of the processes that have reached it.
+        arrived: ids of the processes that have reached it.
     """
 
     answer: Message
-    came: set[int] = field(default_factory=set)
+    arrived: set[int] = field(default_factory=set)
 
 
 class NodeRegistry:
@@ -95,7 +95,7 @@ class NodeRegistry:
         self._barriers: dict[int, Barrier] = {}  # by group
         self._done: set[int] = set()  # ids of workers that have finished their work in the finished run
         self.complete = self.begun = self.over = self.deserted = False
-        self._wanted: dict[
+        self._requested_ranks: dict[
             Address, int
         ] = {}  # requested ranks, by the addresses of workers that may not have registered yet
         self.lost: list[Node] = []
@@ -135,11 +135,11 @@ class NodeRegistry:
         message = self.failure or Message(messages.OVER if self.over else messages.RUNNING)
         return replace(message, text=attendance)
 
-    def attendance(self, gone: Collection[Address]) -> Attendance:
+    def attendance(self, dead: Collection[Address]) -> Attendance:
         """Return the processes for which others, or at the end this scheduler, wait.
 
         Args:
-            gone: addresses of members whose connections have ended.
+            dead: addresses of members whose connections have ended.
         """
         servers, workers = self._expected[SERVER], self._expected[WORKER]
         missing, roles = list[str](), list[int]()
@@ -150,18 +150,18 @@ class NodeRegistry:
                 if len(present) < expected:
                     roles.append(role)
                     missing.append(missing_of(role, expected - len(present), expected, self._absent(role, present)))
-        elif self.begun and not self.over and self._servers_left(gone):
-            vacant = [node for node in self._nodes.values() if node.address in gone and self._replaceable(node)]
+        elif self.begun and not self.over and self._servers_left(dead):
+            vacant = [node for node in self._nodes.values() if node.address in dead and self._replaceable(node)]
             if vacant:
                 roles.append(WORKER)
                 names = [f"{self._slot(node)}, gone from {node.host}:{node.port}" for node in vacant]
                 missing.append(missing_of(WORKER, len(vacant), workers, names))
         else:
-            purpose = "to leave" if self.over or not self._servers_left(gone) else "to be ready"
-            missing = [f"{name_of(node)} {purpose}" for node in self.awaited(gone)]
+            purpose = "to leave" if self.over or not self._servers_left(dead) else "to be ready"
+            missing = [f"{name_of(node)} {purpose}" for node in self.awaited(dead)]
             advice = "end it there if it hangs"
         if roles and not self._places.workers:
-            present = [node for node in self.everyone() if node.address not in gone]
+            present = [node for node in self.everyone() if node.address not in dead]
             advice = how_to_start(self._me, servers, workers, roles, present)
         return Attendance(servers, workers, self.begun, " and ".join(missing), advice if missing else "")
 
@@ -194,8 +194,8 @@ class NodeRegistry:
         if message.command in (messages.BEGUN, messages.DONE, messages.OVER):
             self._note(message)
             return []
-        if message.command == messages.WANTED:
-            self._note_wanted(message)
+        if message.command == messages.RANK_REQUEST:
+            self._note_requested_rank(message)
             return []
         if sender not in self._nodes:
             return []
@@ -205,17 +205,17 @@ class NodeRegistry:
             return [OutgoingMessage(self._nodes[sender], Message(messages.HEARTBEAT, (self._me,)))]
         return []
 
-    def admit(self, gone: Sequence[Address]) -> list[OutgoingMessage]:
+    def admit(self, dead: Sequence[Address]) -> list[OutgoingMessage]:
         """Let replacements in, to the first worker's place, then to the one that has been empty for longest.
 
         Once the ids have been assigned, nobody is let in until the run has begun; see `give_up`.
 
         Args:
-            gone: addresses of processes that are gone, the oldest departure first.
+            dead: addresses of processes that are gone, the oldest departure first.
         """
-        self._waiting = [node for node in self._waiting if node.address not in gone]
+        self._waiting = [node for node in self._waiting if node.address not in dead]
         if not self.complete:
-            self._arriving = [node for node in self._arriving if node.address not in gone]
+            self._arriving = [node for node in self._arriving if node.address not in dead]
             waiting, self._waiting = self._waiting, []
             for node in waiting:  # a place may have become free
                 self._place(node)
@@ -223,57 +223,59 @@ class NodeRegistry:
         sendings = []
         # Only the first worker, which writes the final model, still has something to do at the end.
         first = {node.address for node in self._nodes.values() if node.role == WORKER and self._rank(node) == 0}
-        for address in sorted(gone, key=lambda address: address not in first) if not self.over else ():
+        for address in sorted(dead, key=lambda address: address not in first) if not self.over else ():
             # One whose rank has finished its work would take the place of one that has not.
             finished = {self._rank(self._nodes[number]) for number in self._done}
             candidates = (node for node in self._waiting if node.role == WORKER)
-            replacement = next((node for node in candidates if self._wanted.get(node.address) not in finished), None)
+            replacement = next(
+                (node for node in candidates if self._requested_ranks.get(node.address) not in finished), None
+            )
             for number, old in list(self._nodes.items()):
                 if replacement is not None and old.address == address and self._replaceable(old):
                     sendings += self._replace(number, replacement)
         return sendings
 
-    def give_up(self, gone: Collection[Address]) -> None:
+    def give_up(self, dead: Collection[Address]) -> None:
         """Record lost members without which the run cannot begin or continue.
 
         These are servers and, before the run has begun, workers for which others wait at a barrier. A
         run without workers is at its end, in which its servers leave one by one.
 
         Args:
-            gone: addresses of processes that have been gone for so long that they will not be replaced.
+            dead: addresses of processes that have been gone for so long that they will not be replaced.
         """
-        if self.over or self.lost or all(node.address in gone for node in self._nodes.values() if node.role == WORKER):
+        if self.over or self.lost or all(node.address in dead for node in self._nodes.values() if node.role == WORKER):
             return
         awaited = set() if self.begun else self._awaited_at_barriers()
         self.lost = [
             node
             for number, node in self._nodes.items()
-            if node.address in gone and (number in awaited or node.role == SERVER)
+            if node.address in dead and (number in awaited or node.role == SERVER)
         ]
 
     def has_workers(self) -> bool:
         """Return whether a worker is registered."""
         return any(node.role == WORKER for node in self.everyone())
 
-    def awaited(self, gone: Collection[Address]) -> list[Node]:
+    def awaited(self, dead: Collection[Address]) -> list[Node]:
         """Return the members for which others wait at a barrier.
 
         At the end of the run, these are the members that have not left.
 
         Args:
-            gone: addresses of members whose connections have ended.
+            dead: addresses of members whose connections have ended.
         """
-        if self.over or not self._servers_left(gone):
-            return [node for node in self._nodes.values() if node.address not in gone]
+        if self.over or not self._servers_left(dead):
+            return [node for node in self._nodes.values() if node.address not in dead]
         awaited = self._awaited_at_barriers()
         return [node for number, node in self._nodes.items() if number in awaited]
 
-    def _servers_left(self, gone: Collection[Address]) -> bool:
-        return any(node.role == SERVER and node.address not in gone for node in self._nodes.values())
+    def _servers_left(self, dead: Collection[Address]) -> bool:
+        return any(node.role == SERVER and node.address not in dead for node in self._nodes.values())
 
     def _rank(self, node: Node) -> int:
         """Return the rank of a worker: the one that it has requested, or that of its place."""
-        return self._wanted.get(node.address, (node.id - worker_id(0)) // 2 % self.slots)
+        return self._requested_ranks.get(node.address, (node.id - worker_id(0)) // 2 % self.slots)
 
     def _slot(self, node: Node) -> str:
         """Return the name of a worker's slot, with its host and device."""
@@ -286,7 +288,7 @@ class NodeRegistry:
         """Return the names of the processes of a role that have not come; none if not known."""
         if role == SERVER:
             return self._places.absent_servers(present)
-        ranks = {self._wanted.get(node.address) for node in present}
+        ranks = {self._requested_ranks.get(node.address) for node in present}
         if None in ranks or len(ranks) < len(present):  # or two want the same one
             return []
         return [self._worker(rank) for rank in range(self.slots) if rank not in ranks]
@@ -310,13 +312,13 @@ class NodeRegistry:
                 if message.command == messages.DONE:
                     self._done.add(node.id)
 
-    def _note_wanted(self, message: Message) -> None:
+    def _note_requested_rank(self, message: Message) -> None:
         """Record the requested rank of a worker that is about to register."""
         for node in message.nodes:
             rank, rest = divmod(node.id - worker_id(0), 2)
             if node.role == WORKER and not rest and 0 <= rank < self.slots:
-                self._wanted.pop(node.address, None)
-                self._wanted[node.address] = rank
+                self._requested_ranks.pop(node.address, None)
+                self._requested_ranks[node.address] = rank
 
     def _replaceable(self, node: Node) -> bool:
         """Return whether another process may take this slot, as only workers allow, during the run.
@@ -336,7 +338,7 @@ class NodeRegistry:
         ranks: dict[int, Node] = {}
         same = sorted((node for node in self._arriving if node.role == WORKER), key=lambda node: node.address)
         for node in same:
-            rank = self._wanted.get(node.address)
+            rank = self._requested_ranks.get(node.address)
             if rank in ranks:
                 self.clash = [member.with_number(worker_id(rank)) for member in (ranks[rank], node)]
                 return []
@@ -373,7 +375,7 @@ class NodeRegistry:
         if message.group not in range(SCHEDULER_GROUP, SCHEDULER_GROUP + SERVER_GROUP + WORKER_GROUP + 1):
             return []
         barrier = self._barriers.setdefault(message.group, Barrier(Message(messages.BARRIER)))
-        barrier.came.add(sender)
+        barrier.arrived.add(sender)
         barrier.answer = Message(messages.BARRIER, app=message.app, customer=message.customer)
         return self._open(message.group)
 
@@ -385,14 +387,16 @@ class NodeRegistry:
         """
         members = [node for node in self._nodes.values() if node.role in _roles(group)]
         barrier = self._barriers[group]
-        if not members or not barrier.came >= self._members(group):
+        if not members or not barrier.arrived >= self._members(group):
             return []
         del self._barriers[group]
         return [OutgoingMessage(node, barrier.answer) for node in members]
 
     def _awaited_at_barriers(self) -> set[int]:
         """Return the ids of processes that have not reached a barrier at which others wait."""
-        return {number for group, barrier in self._barriers.items() for number in self._members(group) - barrier.came}
+        return {
+            number for group, barrier in self._barriers.items() for number in self._members(group) - barrier.arrived
+        }
 
     def _members(self, group: int) -> set[int]:
         """Return the ids of the processes for which a barrier of this group waits."""

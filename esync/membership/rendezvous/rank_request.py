@@ -24,7 +24,7 @@ _INTERFACE = struct.Struct("256s")  # struct ifreq, and more
 _ADDRESS = slice(20, 24)  # in it
 
 
-def wanted_rank(workers: int, environment: Mapping[str, str] = os.environ) -> int | None:
+def requested_rank(workers: int, environment: Mapping[str, str] = os.environ) -> int | None:
     """Return the rank of this worker in the environment; None if it is not set.
 
     Raises:
@@ -54,7 +54,7 @@ def asking(cluster: Cluster, rank: int, check: Callable[[], None]) -> Iterator[N
             reservation.bind(("", 0))
             os.environ["PORT"] = str(reservation.getsockname()[1])
         scheduler = cluster.address, cluster.port
-        os.environ["DMLC_NODE_HOST"] = own_host(scheduler)
+        os.environ["DMLC_NODE_HOST"] = local_address(scheduler)
         me = Node(WORKER, os.environ["DMLC_NODE_HOST"], int(os.environ["PORT"]), worker_id(rank))
         try:
             directory.ask_for_rank(scheduler, me, check)
@@ -66,7 +66,7 @@ def asking(cluster: Cluster, rank: int, check: Callable[[], None]) -> Iterator[N
                     os.environ[name] = value
 
 
-def own_host(scheduler: Address) -> str:
+def local_address(scheduler: Address) -> str:
     """Return the address with which this process registers.
 
     It is DMLC_NODE_HOST or the address of DMLC_INTERFACE, as in ps-lite; otherwise the local address of

@@ -63,7 +63,7 @@ class ZMQTransport:
         ListenError: another process listens there, or the address is not this machine's.
     """
 
-    def __init__(self, registry: NodeRegistry, host: str, port: int, patience: float = config.PEER_GONE) -> None:
+    def __init__(self, registry: NodeRegistry, host: str, port: int, patience: float = config.PEER_TIMEOUT) -> None:
         self._registry, self._patience = registry, patience
         self._context = zmq.Context()
         self._context.set(zmq.MAX_SOCKETS, self._context.get(zmq.SOCKET_LIMIT))
@@ -141,21 +141,21 @@ class ZMQTransport:
         established = {connection.remote for connection in connections() if connection.established}
         nodes = self._registry.everyone()
         connected = {node.address for node in nodes if node.address in established}
-        gone = self._gone(nodes, connected)
-        self._send(self._registry.admit(gone))
+        dead = self._dead(nodes, connected)
+        self._send(self._registry.admit(dead))
         now = time.monotonic()
         servers = {node.address for node in nodes if node.role == SERVER}  # they cannot be replaced
-        patience = {address: config.PEER_GONE if address in servers else self._patience for address in gone}
+        patience = {address: config.PEER_TIMEOUT if address in servers else self._patience for address in dead}
         if connected:  # otherwise no member waits for another one
-            self._registry.give_up({node for node in gone if self._detector.missing(node, now) >= patience[node]})
+            self._registry.give_up({node for node in dead if self._detector.missing(node, now) >= patience[node]})
         self._check_disconnected(now)
         self._contacts.keep(self._registry.everyone())
-        self._announce(gone)
+        self._announce(dead)
         self._log_waiting(self._registry.waiting())
         members = {node.address for node in nodes if node.id != EMPTY}
-        self.present = frozenset((members | connected) - set(gone))
+        self.present = frozenset((members | connected) - set(dead))
 
-    def _gone(self, members: list[Node], connected: set[Address]) -> list[Address]:
+    def _dead(self, members: list[Node], connected: set[Address]) -> list[Address]:
         """Return the members that are gone.
 
         Connecting to a process that has registered may take long; a member has been connected, and is
@@ -172,12 +172,12 @@ class ZMQTransport:
         """Give up the run if all workers have been gone for a while."""
         if self._registry.complete or self._registry.has_workers():
             self._deserted_since = math.inf if self._registry.complete else now
-        self._registry.deserted = now - self._deserted_since >= config.WORKERS_GONE
+        self._registry.deserted = now - self._deserted_since >= config.NO_WORKERS_TIMEOUT
 
-    def _announce(self, gone: list[Address]) -> None:
+    def _announce(self, dead: list[Address]) -> None:
         """Log which processes are missing, and report them to the launcher."""
-        before, self.attendance = self.attendance.missing, self._registry.attendance(gone)
-        if self.attendance.missing and (silent := self._contacts.silent(config.PEER_GONE)):
+        before, self.attendance = self.attendance.missing, self._registry.attendance(dead)
+        if self.attendance.missing and (silent := self._contacts.silent(config.PEER_TIMEOUT)):
             unreached = f"one that has registered from {silent[0].host}:{silent[0].port} does not answer there"
             self.attendance = replace(self.attendance, missing=f"{self.attendance.missing} ({unreached})")
         missing = self.attendance.missing

@@ -5,7 +5,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from ...runtime.terminal import NOT_KNOWN
+from ...runtime.terminal import UNKNOWN
 from ...version import __version__
 from ..comparison import Comparison
 from ..comparison_text import LIMIT, speedup_rows
@@ -255,20 +255,20 @@ def _devices(group: Group, several: bool) -> Table:
             [
                 Cell(device_name, host),
                 Cell(
-                    _step(compute / iterations) if iterations and compute else NOT_KNOWN,
+                    _step(compute / iterations) if iterations and compute else UNKNOWN,
                     f"emulates {_step(step)}{f' for {whole} samples' if whole else ''}" if step else "",
                 ),
-                Cell(f"{samples / compute:,.1f}" if compute else NOT_KNOWN, "while it computes" if compute else ""),
+                Cell(f"{samples / compute:,.1f}" if compute else UNKNOWN, "while it computes" if compute else ""),
                 Cell(f"{fmean(device.rounds for device in devices):,.0f}", f"{missing} missing" if missing else ""),
                 f"{samples:,.0f}",
                 Cell(" / ".join(f"{100 * part:.0f}" for part in shares) + " %", shares=shares),
-                Cell(_step(fmean(waits)) if waits else NOT_KNOWN, f"longest {_step(max(waits))}" if waits else ""),
+                Cell(_step(fmean(waits)) if waits else UNKNOWN, f"longest {_step(max(waits))}" if waits else ""),
                 Cell(
                     duration(fmean(use.exchange for use in uses)),
                     f"and {duration(hidden)} hidden" if hidden > 0.05 else "",
                 ),
                 Cell(_bytes_text(sent), f"{_bytes_text(received)} received" if received is not None else ""),
-                NOT_KNOWN if share is None else f"{100 * share:.1f} %",
+                UNKNOWN if share is None else f"{100 * share:.1f} %",
             ]
         )
     return Table(
@@ -297,7 +297,7 @@ def _step(seconds: float) -> str:
 
 def _bytes_text(amount: float | None) -> str:
     if amount is None:
-        return NOT_KNOWN
+        return UNKNOWN
     for unit in ("B", "kB", "MB", "GB"):
         if amount < 1000:
             return f"{amount:.3g} {unit}"
@@ -315,13 +315,13 @@ def _runs(section: Compared) -> Table:
                 [
                     Cell(str(run.folder), "; ".join(filter(None, notes)), line_style(group)),
                     group.label,
-                    NOT_KNOWN if run.seed is None else str(run.seed),
+                    UNKNOWN if run.seed is None else str(run.seed),
                     f"{figures.rounds:,}",
                     duration(figures.total_time),
                     "not reached" if figures.time_to_target is None else duration(figures.time_to_target),
-                    NOT_KNOWN if figures.final_accuracy is None else figures.metric.text(figures.final_accuracy),
-                    NOT_KNOWN if figures.throughput is None else f"{figures.throughput:,.1f}",
-                    NOT_KNOWN if figures.efficiency is None else f"{100 * figures.efficiency:.1f} %",
+                    UNKNOWN if figures.final_accuracy is None else figures.metric.text(figures.final_accuracy),
+                    UNKNOWN if figures.throughput is None else f"{figures.throughput:,.1f}",
+                    UNKNOWN if figures.efficiency is None else f"{100 * figures.efficiency:.1f} %",
                 ]
             )
     final = f"final {section.metric.name}"

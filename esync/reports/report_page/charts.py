@@ -66,10 +66,10 @@ def charts(section: Section) -> list[str | Charts]:
 def _curves(section: Section, of: SeriesOf) -> tuple[list[Curve], str]:
     """Return the curves of all groups that have one, and notes about omitted points."""
     curves, notes = [], []
-    most = max(MIN_POINTS, POINTS * FEW_GROUPS // max(FEW_GROUPS, len(section.groups)))
+    limit = max(MIN_POINTS, POINTS * FEW_GROUPS // max(FEW_GROUPS, len(section.groups)))
     for group in section.groups:
         curves_of_runs = [of(run) for run in group.counted]
-        series, step = thinned(mean_series(curves_of_runs), most)
+        series, step = thinned(mean_series(curves_of_runs), limit)
         if not series.x:
             continue
         if step > 1:

@@ -1,7 +1,7 @@
 """Tables of the parts of a run's evaluations over time, such as the recall of each class."""
 
 from ...runtime.evaluation_result import RECALL
-from ...runtime.terminal import NOT_KNOWN
+from ...runtime.terminal import UNKNOWN
 from ..metrics_table import RunFigures
 from ..tables import duration
 from .content import Cell, Table
@@ -38,6 +38,6 @@ def parts_table(label: str, figures: RunFigures) -> Table | None:
 
 def _cell(name: str, value: float | None) -> Cell:
     if value is None:
-        return Cell(NOT_KNOWN)
+        return Cell(UNKNOWN)
     shaded = name.startswith(RECALL) and 0 <= value <= 1
     return Cell(f"{value:.3g}", shade=min(int(value * SHADES), SHADES - 1) if shaded else None)

@@ -86,9 +86,9 @@ def _common_end(devices: Sequence[DeviceSummary]) -> float:
     return min((end for end in ends if end >= last - longest), default=0.0)
 
 
-def thinned(series: Series, most: int = POINTS) -> tuple[Series, int]:
+def thinned(series: Series, limit: int = POINTS) -> tuple[Series, int]:
     """Return every n-th point, up to the last one, and the smallest n that keeps the points few enough."""
-    step = max(1, -(-len(series.x) // most))
+    step = max(1, -(-len(series.x) // limit))
 
     def thinned(values: Sequence[float]) -> tuple[float, ...]:
         return tuple(values[::-1][::step][::-1])

@@ -27,18 +27,18 @@ def timelines(title: str, summary: Summary) -> list[Timeline]:
         devices = devices[: LANES - LAST_LANES] + devices[-LAST_LANES:]
     end = max(blocks[-1].end for _, _, blocks in devices)
     merged = {name: _merged(blocks) for name, _, blocks in devices}
-    most = max(-(-len(blocks) // BLOCKS) for _, _, blocks in devices)
+    maximum = max(-(-len(blocks) // BLOCKS) for _, _, blocks in devices)
     unit = devices[0][1].unit
-    note = f"A block is up to {most} {unit}s together: their computing, waiting and transferring, added up."
+    note = f"A block is up to {maximum} {unit}s together: their computing, waiting and transferring, added up."
     timeline = Timeline(
         title,
         [Lane(name, merged[name]) for name, _, _ in devices],
-        " ".join(filter(None, (note if most > 1 else "", left_out))),
+        " ".join(filter(None, (note if maximum > 1 else "", left_out))),
         0.0,
         end,
         unit,
     )
-    if most == 1:
+    if maximum == 1:
         return [timeline]
     begin = _close_begin([blocks for _, _, blocks in devices], end)
     lanes = [Lane(name, [block for block in blocks if block.end > begin]) for name, _, blocks in devices]

@@ -154,7 +154,7 @@ def _read(folder: Path, segments: Sequence[LoggedSegment], remarks: list[str]) -
         present = ", ".join(sorted(path.name for path in folder.glob("*.csv"))[:3])
         raise UnusableRunError(f"no {ACCURACY} and {LOSS} in it, but {present}")
     if (folder / RUN_FILE).is_file():
-        return _own(folder, remarks)
+        return _run_of_esync(folder, remarks)
     group, name = folder.resolve().parent.name, folder.name
     if reason := NOT_COMPARABLE.get((group, name)) or EXPERIMENTS.get(group):
         raise UnusableRunError(reason)
@@ -186,7 +186,7 @@ def _read(folder: Path, segments: Sequence[LoggedSegment], remarks: list[str]) -
     return _run(folder, SETUPS[group].title, setting, accuracies, losses, time, span, gap, curve)
 
 
-def _own(folder: Path, remarks: list[str]) -> SyncSwitchRun:
+def _run_of_esync(folder: Path, remarks: list[str]) -> SyncSwitchRun:
     """Return a run of this project, which its run.json describes."""
     try:
         facts = json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))

@@ -8,7 +8,7 @@ const LANES = 40; // at most
 const LANE_HEIGHT = 26;
 const ROUNDS = 12; // of the slowest worker
 const LATE = 0.6; // seconds that a report may have been on its way
-const TOLD = 8; // lanes in the text in place of the drawing; its table has all
+const TEXT_LANES = 8; // lanes in the text in place of the drawing; its table has all
 const PARTS = [["compute", 1], ["wait", 0.36], ["exchange", 1]];
 
 /** The rounds of one worker as blocks {begin, end, parts, report}, in the order of time. */
@@ -136,9 +136,9 @@ export class Timeline extends Chart {
 
   /** The newest round of each lane in words. */
   summary() {
-    const told = this.lanes.slice(0, TOLD).map((lane) => this.words(lane.blocks.at(-1).report));
-    const rest = this.lanes.length - told.length;
-    return [...told, ...(rest ? [`${rest} more in the table`] : [])].join("; ");
+    const texts = this.lanes.slice(0, TEXT_LANES).map((lane) => this.words(lane.blocks.at(-1).report));
+    const rest = this.lanes.length - texts.length;
+    return [...texts, ...(rest ? [`${rest} more in the table`] : [])].join("; ");
   }
 
   words(report) {

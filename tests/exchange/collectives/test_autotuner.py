@@ -16,8 +16,8 @@ GIGABIT = Costs(latency=100e-6, per_byte=1 / 117.5e6, adding=1 / 5e9)
 @pytest.mark.parametrize("ranks", [2, 8])
 def test_cost_model_of_large_model_is_bound_by_the_bandwidth(name: str, ranks: int) -> None:
     size = 400_000_000
-    least = 2 * size * (ranks - 1) / ranks * GIGABIT.per_byte
-    assert least <= predict(name, ranks, size, GIGABIT) <= 1.15 * least
+    minimum = 2 * size * (ranks - 1) / ranks * GIGABIT.per_byte
+    assert minimum <= predict(name, ranks, size, GIGABIT) <= 1.15 * minimum
 
 
 def test_cost_model_prefers_butterfly_for_small_models_and_either_for_large_ones() -> None:

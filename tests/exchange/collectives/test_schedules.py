@@ -46,13 +46,13 @@ def test_schedule_sends_the_published_number_of_bytes_and_steps(name: str, ranks
     sent = [sum(move.size for step in schedule for move in step.sends) for schedule in steps]
     received = [sum(move.size for step in schedule for move in step.receives) for schedule in steps]
     assert sum(sent) == sum(received)
-    least = 2 * (ranks - 1) / ranks * values
+    minimum = 2 * (ranks - 1) / ranks * values
     power = ranks & (ranks - 1) == 0
     if name == "ring":
-        assert max(sent) <= least + 2 * ranks
+        assert max(sent) <= minimum + 2 * ranks
         assert max(map(len, steps)) == 2 * (ranks - 1)
     elif power:  # as few bytes, far fewer steps
-        assert max(sent) <= least + 2 * ranks
+        assert max(sent) <= minimum + 2 * ranks
         assert max(map(len, steps)) == 2 * (ranks.bit_length() - 1)
     else:
         assert max(sent) <= 4 * values

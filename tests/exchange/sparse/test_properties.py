@@ -83,10 +83,10 @@ def test_sparse_codec_chooses_bitmap_where_shorter() -> None:
 
 @quick
 @given(st.integers(0, 5_000_000), st.integers(64, 1_000_000))
-def test_pieces_are_fewest_with_little_padding(elements: int, most: int) -> None:
-    sizes = size_classes(most)
-    cut = [sizes[piece] for piece in pieces(elements, most)]
-    assert len(cut) == max(1, -(-elements // most))
+def test_pieces_are_fewest_with_little_padding(elements: int, maximum: int) -> None:
+    sizes = size_classes(maximum)
+    cut = [sizes[piece] for piece in pieces(elements, maximum)]
+    assert len(cut) == max(1, -(-elements // maximum))
     remainder = elements - sum(cut[:-1])
     assert 0 <= remainder <= cut[-1]
     assert cut[-1] == sizes[0] or cut[-1] <= 2**0.5 * remainder + 2

@@ -180,7 +180,7 @@ def test_sparse_server_memory_is_the_model_plus_one_per_worker_for_differences(s
         4 * len(values) for key, values in cluster.cluster.nodes[0].stored.items() if server.downlink.holds(key)
     )
     bits = 8 * -(-SIZE // 64)
-    assert models <= server.downlink.bytes_kept <= models + rooms + 2 * 4 * np.count_nonzero(step) + bits
+    assert models <= server.downlink.memory_bytes <= models + rooms + 2 * 4 * np.count_nonzero(step) + bits
 
 
 def test_sparse_server_memory_for_absent_worker_is_a_bit_per_weight() -> None:

@@ -103,7 +103,7 @@ def test_replacement_passes_all_barriers():
     for sender in (8, 10, 9, 13):
         assert registry.handle(barrier(7), sender) == []
     register(registry, WORKER, 99)  # for 11, which has died before it came to the barrier
-    opened = registry.admit(gone=[at(91)])
+    opened = registry.admit(dead=[at(91)])
     assert sum(sending.message.command == messages.BARRIER for sending in opened) == 5
     for sender in (8, 9, 10):
         assert registry.handle(barrier(7), sender) == []
@@ -113,9 +113,9 @@ def test_replacement_passes_all_barriers():
 def test_replacement_takes_the_slot_of_a_dead_worker():
     registry = running()
     assert register(registry, WORKER, 99) == []
-    assert registry.admit(gone=[]) == []
+    assert registry.admit(dead=[]) == []
     assert [node.port for node in registry.waiting()] == [99]
-    sendings = registry.admit(gone=[at(91)])
+    sendings = registry.admit(dead=[at(91)])
     replacement = worker_id(1 + 3)
     assert ids(sendings) == {80: server_id(0), 81: server_id(1), 99: replacement}
     for sending in sendings[:-1]:  # the servers hear of the replacement only
@@ -136,7 +136,7 @@ def test_replacement_takes_the_first_slot_then_the_one_empty_for_the_longest_tim
     registry = running()
     for port in (97, 98, 99):
         register(registry, WORKER, port)
-    sendings = registry.admit(gone=[at(97), at(92), at(91), at(90)])  # 97 is gone itself
+    sendings = registry.admit(dead=[at(97), at(92), at(91), at(90)])  # 97 is gone itself
     assert {port: number for port, number in ids(sendings).items() if port > 92} == {98: worker_id(3), 99: worker_id(5)}
 
 
@@ -165,14 +165,14 @@ def test_replacement_at_the_address_of_a_dead_worker_is_refused():
     register(registry, WORKER, 90)
     register(registry, SERVER, 80)
     register(registry, WORKER, 90)
-    assert registry.admit(gone=[at(90)]) == []
+    assert registry.admit(dead=[at(90)]) == []
     assert log == ["a replacement at 127.0.0.1:90, where a dead one listened, is refused; leave PORT unset"]
 
 
 def test_node_that_dies_before_the_start_is_not_waited_for():
     registry = fresh(1, 1)
     register(registry, WORKER, 90)
-    registry.admit(gone=[at(90)])
+    registry.admit(dead=[at(90)])
     assert register(registry, SERVER, 80) == []
     assert ids(register(registry, WORKER, 91)) == {80: 8, 91: 9}
 
@@ -182,7 +182,7 @@ def test_surplus_worker_replaces_one_that_dies_before_the_start():
     for port in (90, 91, 92):
         register(registry, WORKER, port)
     assert [node.port for node in registry.waiting()] == [91, 92]
-    assert registry.admit(gone=[at(90)]) == []
+    assert registry.admit(dead=[at(90)]) == []
     assert [node.port for node in registry.waiting()] == [92]
     assert ids(register(registry, SERVER, 80)) == {80: 8, 91: 9}
 
@@ -201,12 +201,12 @@ def test_node_lost_before_the_run_begins_is_reported_as_lost():
 
 def test_awaited_lists_nodes_that_have_not_left():
     registry, _ = started()
-    assert registry.awaited(gone=[]) == []
+    assert registry.awaited(dead=[]) == []
     for sender in (9, 13):
         registry.handle(barrier(4), sender)
-    assert [node.port for node in registry.awaited(gone=[])] == [91]
+    assert [node.port for node in registry.awaited(dead=[])] == [91]
     registry.handle(barrier(4), 11)
-    assert registry.awaited(gone=[at(92)]) == []  # the run goes on
+    assert registry.awaited(dead=[at(92)]) == []  # the run goes on
     addresses = [node.address for node in registry.everyone() if node.port != 92]
     assert [node.port for node in registry.awaited(addresses)] == [92]  # all servers have left
     assert registry.awaited([*addresses, at(92)]) == []
@@ -253,7 +253,7 @@ def test_replacement_is_told_that_the_run_is_finished():
     registry.handle(Message(messages.OVER, (server(80, 8),)))
     assert registry.run_status().command == messages.OVER
     register(registry, WORKER, 99)
-    assert registry.admit(gone=[at(91)]) == []
+    assert registry.admit(dead=[at(91)]) == []
 
 
 def test_heartbeat_is_answered():
@@ -280,7 +280,7 @@ def test_registration_of_other_roles_is_refused():
 
 def request_rank(registry: NodeRegistry, rank: int, port: int) -> None:
     node = worker(port, worker_id(rank))
-    assert registry.handle(Message(messages.WANTED, (node,), request=True)) == []
+    assert registry.handle(Message(messages.RANK_REQUEST, (node,), request=True)) == []
 
 
 def test_registry_gives_requested_ranks_and_the_rest_to_others():

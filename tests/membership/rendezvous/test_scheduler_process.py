@@ -21,7 +21,7 @@ FEW_FILES = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (100, 1
 IMPATIENT = "from esync import config; config.ANNOUNCE_AFTER = 0.1"
 
 #: Sees late that everyone has left, as on a busy machine.
-SLOW = "from esync import config; config.PEER_GONE, config.EVERYONE_GONE = 0.5, 4.0"
+SLOW = "from esync import config; config.PEER_TIMEOUT, config.NO_PEERS_TIMEOUT = 0.5, 4.0"
 
 
 def altered(change: str, *arguments: str, options: str = "") -> list[str]:

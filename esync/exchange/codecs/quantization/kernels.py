@@ -24,30 +24,30 @@ INFINITE = 0x7F800000
 @compiled
 def largest_bits(values: np.ndarray) -> Any:
     """Return the bits of the largest magnitude; `INFINITE` or more if a value is not finite."""
-    most = np.uint32(0)
+    largest = np.uint32(0)
     for index in range(values.size):
-        most = max(most, np.float32(values[index]).view(np.uint32) & MAGNITUDE)
-    return most
+        largest = max(largest, np.float32(values[index]).view(np.uint32) & MAGNITUDE)
+    return largest
 
 
 @compiled
 def gather(values: np.ndarray, more: np.ndarray) -> Any:
     """Add `more` to the values, and return the `largest_bits` of the sums."""
-    most = np.uint32(0)
+    largest = np.uint32(0)
     for index in range(values.size):
         total = values[index] + more[index]
         values[index] = total
-        most = max(most, np.float32(total).view(np.uint32) & MAGNITUDE)
-    return most
+        largest = max(largest, np.float32(total).view(np.uint32) & MAGNITUDE)
+    return largest
 
 
 @compiled
 def largest_difference(values: np.ndarray, others: np.ndarray) -> Any:
     """Return the `largest_bits` of values − others."""
-    most = np.uint32(0)
+    largest = np.uint32(0)
     for index in range(values.size):
-        most = max(most, np.float32(values[index] - others[index]).view(np.uint32) & MAGNITUDE)
-    return most
+        largest = max(largest, np.float32(values[index] - others[index]).view(np.uint32) & MAGNITUDE)
+    return largest
 
 
 @compiled
@@ -101,12 +101,12 @@ def magnitude(values: np.ndarray) -> Any:
 
 
 @any_order
-def mean_above(values: np.ndarray, least: np.float32) -> Any:
-    """Return the mean of all |value| of at least `least`; 0 if there are none."""
+def mean_above(values: np.ndarray, threshold: np.float32) -> Any:
+    """Return the mean of all |value| of at least `threshold`; 0 if there are none."""
     total, count = np.float64(0), 0
     for index in range(values.size):
         size = abs(values[index])
-        chosen = size >= least
+        chosen = size >= threshold
         total += np.float64(size) if chosen else np.float64(0)
         count += 1 if chosen else 0
     return total / count if count else total
@@ -144,16 +144,16 @@ def add_two_bits(codes: np.ndarray, scale: np.float32, target: np.ndarray) -> No
 
 #: 4 bits: a unit is rounded up to eight significant binary digits, so that its multiples are exact; a
 #: smaller unit than 2⁻¹⁰⁰ is not sent, so that received values are never subnormal.
-_ROUNDED, _KEPT, _LEAST_UNIT = np.uint32(0xFFFF), np.uint32(0xFFFF0000), np.float32(2.0**-100)
+_LOWER_BITS, _UPPER_BITS, _MIN_UNIT = np.uint32(0xFFFF), np.uint32(0xFFFF0000), np.float32(2.0**-100)
 _HALF, _SEVENTH, _ONE = np.float32(0.5), np.float32(1 / 7), np.float32(1)
 
 
 @njit(inline="always")
-def _unit(most: np.uint32) -> Any:
+def _unit(largest: np.uint32) -> Any:
     """Return the unit of a block whose largest magnitude has these bits; 0: nothing is sent."""
-    seventh = np.float32(np.uint32(most).view(np.float32) * _SEVENTH)
-    unit = np.uint32((seventh.view(np.uint32) + _ROUNDED) & _KEPT).view(np.float32)
-    return unit if unit >= _LEAST_UNIT else np.float32(0)
+    seventh = np.float32(np.uint32(largest).view(np.float32) * _SEVENTH)
+    unit = np.uint32((seventh.view(np.uint32) + _LOWER_BITS) & _UPPER_BITS).view(np.float32)
+    return unit if unit >= _MIN_UNIT else np.float32(0)
 
 
 @njit(inline="always")
@@ -188,9 +188,9 @@ def _pack_block(values: np.ndarray, unit: np.float32, codes: np.ndarray) -> None
 
 
 @njit(inline="always")
-def _encode(values: np.ndarray, most: np.uint32, codes: np.ndarray) -> Any:
+def _encode(values: np.ndarray, largest: np.uint32, codes: np.ndarray) -> Any:
     """Write the codes of a block whose largest magnitude has these bits; return its unit."""
-    unit = _unit(most)
+    unit = _unit(largest)
     if unit:
         _pack_block(values, unit, codes)
     else:
@@ -203,10 +203,10 @@ def to_four_bits(values: np.ndarray, block: int, units: np.ndarray, codes: np.nd
     """Write units and codes of values, and subtract the packed values; return whether all are finite."""
     for number in range(units.size):
         part = values[number * block : (number + 1) * block]
-        most = largest_bits(part)
-        if most >= INFINITE:
+        largest = largest_bits(part)
+        if largest >= INFINITE:
             return False
-        units[number] = _encode(part, most, codes[number * block // 2 : (number + 1) * block // 2])
+        units[number] = _encode(part, largest, codes[number * block // 2 : (number + 1) * block // 2])
     return True
 
 
@@ -215,10 +215,10 @@ def gather_four_bits(values: np.ndarray, more: np.ndarray, block: int, units: np
     """Add `more` to the values first; see `to_four_bits`."""
     for number in range(units.size):
         part = values[number * block : (number + 1) * block]
-        most = gather(part, more[number * block : (number + 1) * block])
-        if most >= INFINITE:
+        largest = gather(part, more[number * block : (number + 1) * block])
+        if largest >= INFINITE:
             return False
-        units[number] = _encode(part, most, codes[number * block // 2 : (number + 1) * block // 2])
+        units[number] = _encode(part, largest, codes[number * block // 2 : (number + 1) * block // 2])
     return True
 
 
@@ -235,11 +235,11 @@ def step_by_four_bits(values: np.ndarray, others: np.ndarray, block: int, units:
         difference = scratch[: exact.size]
         for index in range(exact.size):
             difference[index] = exact[index] - common[index]
-        most = largest_bits(difference)
-        if most >= INFINITE:
+        largest = largest_bits(difference)
+        if largest >= INFINITE:
             return False
         written = codes[number * block // 2 : (number + 1) * block // 2]
-        units[number] = unit = _encode(difference, most, written)
+        units[number] = unit = _encode(difference, largest, written)
         if unit:
             _add_block(written, unit, common)
     return True

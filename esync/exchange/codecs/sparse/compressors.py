@@ -19,8 +19,8 @@ def as_sent(values: np.ndarray, kind: str) -> np.ndarray:
     """Return float32 values as received when sent as float32 or float16, clipped to its range."""
     if kind == "float32":
         return values
-    most = np.finfo(np.float16).max
-    return np.clip(values, -most, most).astype(np.float16).astype(np.float32)
+    largest = np.finfo(np.float16).max
+    return np.clip(values, -largest, largest).astype(np.float16).astype(np.float32)
 
 
 class GradientDropping:
@@ -102,7 +102,7 @@ class DeepGradientCompression:
         self, selection: Selection, kind: str = "float32", clip: float = 0.0, workers: int = 1, warm_up: int = 0
     ) -> None:
         self._selection, self._kind, self._warm_up = selection, kind, warm_up
-        self._most = clip / workers**0.5
+        self._max_norm = clip / workers**0.5
         self._exchanges = 0
         self.velocity = np.zeros(selection.bounds[-1], np.float32)
         self.residual = np.zeros(selection.bounds[-1], np.float32)
@@ -121,10 +121,10 @@ class DeepGradientCompression:
 
     def compress(self, gradient: np.ndarray, learning_rate: float, momentum: float = 0.0) -> Sparse:
         """See `Compressor`; the rounding errors of float16 are kept in v."""
-        if self._most:
+        if self._max_norm:
             norm = float(np.sqrt(np.dot(gradient, gradient)))
-            if norm > self._most:
-                gradient *= np.float32(self._most / norm)
+            if norm > self._max_norm:
+                gradient *= np.float32(self._max_norm / norm)
         self.velocity *= np.float32(momentum)
         self.velocity += gradient
         self.residual += self.velocity

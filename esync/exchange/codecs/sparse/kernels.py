@@ -22,7 +22,7 @@ FURTHER = 255
 
 
 @compiled
-def list_large(values: np.ndarray, least: float, indices: np.ndarray) -> int:
+def list_large(values: np.ndarray, threshold: float, indices: np.ndarray) -> int:
     """Write the indices of values with |value| ≥ least, ascending.
 
     Returns:
@@ -30,7 +30,7 @@ def list_large(values: np.ndarray, least: float, indices: np.ndarray) -> int:
     """
     count = 0
     for index in range(values.size):
-        if abs(values[index]) >= least:
+        if abs(values[index]) >= threshold:
             if count == indices.size:
                 return -1
             indices[count] = index

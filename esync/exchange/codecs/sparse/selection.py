@@ -42,15 +42,15 @@ def top_k(values: np.ndarray, k: int) -> np.ndarray:
 def _largest(values: np.ndarray, k: int) -> np.ndarray:
     """Return the same as `top_k`, without an estimate."""
     magnitudes = np.abs(values)
-    least = np.partition(magnitudes, magnitudes.size - k)[magnitudes.size - k]
-    if not np.isfinite(least):
+    threshold = np.partition(magnitudes, magnitudes.size - k)[magnitudes.size - k]
+    if not np.isfinite(threshold):
         raise SparseError(
             "gradients are infinite or not numbers: the training has diverged; try a smaller learning rate"
         )
-    if least == 0:
+    if threshold == 0:
         return np.flatnonzero(magnitudes)
-    chosen = magnitudes > least
-    ties = np.flatnonzero(magnitudes == least)
+    chosen = magnitudes > threshold
+    ties = np.flatnonzero(magnitudes == threshold)
     chosen[ties[: k - np.count_nonzero(chosen)]] = True
     return np.flatnonzero(chosen)
 
