@@ -166,17 +166,6 @@ class SettingsChooser:
         coarsest = next(reversed(list(requested.compressions)), "")
         return cls(requested, AutomaticSettings(0.0, iterations, coarsest), coarsest)
 
-    def note_exchange(self, record: Record, seconds: float, opens: bool) -> None:
-        """Note how long a worker's last exchange took, without the wait for others.
-
-        Args:
-            record: of the worker.
-            seconds: of the exchange.
-            opens: whether the worker is the first one in its round, so that the exchange was the one
-                of the present settings.
-        """
-        record.add_exchange(seconds, self.settings.compression if opens else self.earlier_compression)
-
     def choose(self, awaited: Sequence[Record], present: Sequence[Record]) -> None:
         """Choose the settings of the round that begins.
 

@@ -125,9 +125,7 @@ class Coordinator:
                 )
             self._check_round(record, round)
             if iteration > record.asked:
-                iterations = iteration - (record.asked if record.asked > 0 else 0)
-                if iterations < 1:
-                    iterations = 1
+                iterations = max(1, iteration - max(record.asked, 0))
                 if round_trip is not None:
                     record.delayed(iteration, capability, now, iterations, round_trip)
                 before, measured = record.capability, record.measured
@@ -191,8 +189,10 @@ class Coordinator:
             # Others open that round: until its next RESET, rounds do not wait for this worker.
             premature = skips and any(other.rank != rank for other in self._awaited())
             aside = aside or premature
-            if exchange is not None and self.chooser is not None:
-                self.chooser.note_exchange(record, exchange, opens=round > self.round)
+            if exchange is not None and (chooser := self.chooser) is not None:
+                # The worker that opens the round has exchanged with the present settings.
+                opens = round > self.round
+                record.add_exchange(exchange, chooser.settings.compression if opens else chooser.earlier_compression)
             if division is not None and aside != (rank in division.aside):
                 (division.aside.add if aside else division.aside.discard)(rank)
                 self._slowest = None

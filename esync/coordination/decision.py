@@ -61,8 +61,7 @@ def decide(
         return READY if begun and record.asked >= slowest_iterations else NOT_READY
     if slowest.ready:
         return READY if begun else NOT_READY
-    done = slowest.asked if slowest.asked > 0 else 0
-    iterations_left = slowest_iterations - done if done < slowest_iterations else 1
+    iterations_left = max(1, slowest_iterations - max(slowest.asked, 0))
     rest_time = iterations_left * (slowest.speed_rank + slowest.held_up) - (now - slowest.finished)
     slack = rest_time - (record.capability + record.round_trip + epsilon)
     if slack < 0 and begun:
@@ -70,9 +69,7 @@ def decide(
     # No worker can exchange before the slowest one's current iteration has ended, even if another
     # worker is the slowest by then. So a lease that ends before that never has to be revoked.
     unavoidable = slowest.finished + slowest.shortest - now
-    lease = lease_share(record.rank) * slack
-    if unavoidable < lease:
-        lease = unavoidable
+    lease = min(lease_share(record.rank) * slack, unavoidable)
     return ExchangeDecision(False, lease) if lease > 0 else NOT_READY
 
 
@@ -91,6 +88,4 @@ def automatic_epsilon(record: Record) -> float:
     It covers the usual fluctuations of the worker's iteration and round trip. As it costs that much
     computing time per round, it is limited to a small share of an iteration.
     """
-    limit = config.EPSILON_SHARE * record.capability
-    fluctuates = record.jitter + record.round_trip_jitter
-    return fluctuates if fluctuates < limit else limit
+    return min(config.EPSILON_SHARE * record.capability, record.jitter + record.round_trip_jitter)

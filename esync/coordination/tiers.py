@@ -105,8 +105,7 @@ def decide_aside(
         # It is about to start the next round. If the run is over, the time runs out.
         rest_time = slowest.exchange + slowest_iterations * seconds
     else:
-        done = min(max(slowest.asked, 0), slowest_iterations - 1)
-        rest_time = (slowest_iterations - done) * seconds
+        rest_time = max(1, slowest_iterations - max(slowest.asked, 0)) * seconds
     rest_time -= now - slowest.finished
     slack = rest_time - (record.capability + record.round_trip + epsilon)
     if slack < 0:

@@ -8,7 +8,7 @@ together, and what they send.
 
 import enum
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -107,10 +107,10 @@ def class_of(options: Namespace, candidate: Candidate) -> PlanClass:
     return PlanClass.EXACT if candidate.ranks is None else PlanClass.FAST
 
 
-def excluded(modes: Sequence[str] = ()) -> dict[str, str]:
+def excluded(modes: Collection[str]) -> dict[str, str]:
     """Return the modes that cannot be simulated without gradients, and why."""
     reasons = {}
-    for name in modes or ALGORITHMS:
+    for name in modes:
         algorithm = ALGORITHMS[name]
         if algorithm.needs_gradients:
             reasons[name] = "its messages depend on gradients, which a plan does not compute"
@@ -131,14 +131,13 @@ def unsuited(optimizer: str) -> dict[str, str]:
     }
 
 
-def twins(modes: Sequence[str] = ()) -> dict[str, str]:
+def twins(modes: Collection[str]) -> dict[str, str]:
     """Return the modes that take as long as another one of these: mode → that one."""
-    names = modes or ALGORITHMS
-    return {name: other for name, other in _TWINS.items() if name in names and other in names}
+    return {name: other for name, other in _TWINS.items() if name in modes and other in modes}
 
 
 def candidates(
-    description: Description, cluster: ClusterModel, modes: Sequence[str] = (), per_host: bool | None = None
+    description: Description, cluster: ClusterModel, modes: Collection[str], per_host: bool | None = None
 ) -> list[Candidate]:
     """Return the candidates on a cluster.
 
@@ -146,7 +145,7 @@ def candidates(
         description: the cluster; the values that its section `train` gives to varied flags are
             tried, too.
         cluster: its model.
-        modes: names of the modes to try; empty: all of them.
+        modes: names of the modes to try.
         per_host: whether the workers of a host exchange as one, in which case modes that do not
             allow it are left out. None: both ways are tried.
     """
@@ -174,11 +173,11 @@ def _shares_a_host(candidate: Candidate, cluster: ClusterModel) -> bool:
     return len({cluster.workers[rank].host for rank in ranks}) < len(ranks)
 
 
-def _by_worker(description: Description, cluster: ClusterModel, modes: Sequence[str]) -> list[Candidate]:
+def _by_worker(description: Description, cluster: ClusterModel, modes: Collection[str]) -> list[Candidate]:
     """Return the candidates in which every worker exchanges by itself."""
     unusable = excluded(modes).keys() | twins(modes).keys()
     result: list[Candidate] = []
-    for name in modes or ALGORITHMS:
+    for name in modes:
         if name in unusable:
             continue
         if ALGORITHMS[name].sends == "nothing":

@@ -149,8 +149,9 @@ def plan(
         done += 1
         progress(done, total)
 
+    not_simulated = {**excluded(modes), **without}
     with pool(at_a_time, total, modes) as executor:
-        rankings = _ranked(executor, tasks, excluded(modes), report)
+        rankings = _ranked(executor, tasks, not_simulated, report)
     base = rankings[0]
     answers = [_what_if(change.text, ranking, base) for change, ranking in zip(changes, rankings[1:], strict=True)]
     answers.sort(key=lambda change: -(change.gain or 0.0))
@@ -161,7 +162,6 @@ def plan(
         )
     speeds = speeds_of(description, path)
     shares = [speed / sum(speeds) for speed in speeds]
-    not_simulated = {**excluded(modes), **without}
     return Plan(described, base, answers, not_simulated, twins(modes), notes, shares=shares, training=training)
 
 
@@ -256,10 +256,10 @@ def rank(forecasts: Sequence[Forecast], failed: Sequence[tuple[Candidate, str]],
         if forecast.candidate.ranks is None or id(forecast) in best or forecast.candidate.settings not in complete
     ]
     classes = {
-        plan_class: _in_order([forecast for forecast in useful if forecast.plan_class is plan_class])
+        plan_class: _in_order(members)
         for plan_class in PlanClass
+        if (members := [forecast for forecast in useful if forecast.plan_class is plan_class])
     }
-    classes = {plan_class: members for plan_class, members in classes.items() if members}
     return Ranking(classes, failed, recommended(classes), limit)
 
 
@@ -273,14 +273,13 @@ def _in_order(forecasts: Sequence[Forecast]) -> list[Forecast]:
     leaders = [forecast for forecast in ordered if not forecast.candidate.collective]
     if not leaders or ordered[0].useful > config.PLAN_COLLECTIVE * leaders[0].useful:
         leaders = ordered
-    margins = [config.PLAN_PRESET if leader.candidate.preset else config.PLAN_EQUAL for leader in leaders]
-    near = [
-        leader
-        for leader, margin in zip(leaders, margins, strict=True)
-        if leader.useful >= (1 - margin) * leaders[0].useful
-    ]
-    best = min(near, key=lambda forecast: forecast.candidate.demands, default=None)  # the first of equals
-    return ([best] if best is not None else []) + [forecast for forecast in ordered if forecast is not best]
+
+    def is_near(leader: Forecast) -> bool:
+        margin = config.PLAN_PRESET if leader.candidate.preset else config.PLAN_EQUAL
+        return leader.useful >= (1 - margin) * leaders[0].useful
+
+    best = min(filter(is_near, leaders), key=lambda forecast: forecast.candidate.demands)  # the first of equals
+    return [best, *(forecast for forecast in ordered if forecast is not best)]
 
 
 def recommended(classes: Mapping[PlanClass, Sequence[Forecast]]) -> Forecast:
@@ -288,13 +287,10 @@ def recommended(classes: Mapping[PlanClass, Sequence[Forecast]]) -> Forecast:
 
     A later class is preferred to an earlier one if its best gains more than `config.PLAN_GAIN`.
     """
-    chosen: Forecast | None = None
-    for plan_class in PlanClass:
-        best = next(iter(classes.get(plan_class, ())), None)
-        if best is not None and (chosen is None or best.useful > (1 + config.PLAN_GAIN) * chosen.useful):
+    chosen, *others = (members[0] for members in classes.values())
+    for best in others:
+        if best.useful > (1 + config.PLAN_GAIN) * chosen.useful:
             chosen = best
-    if chosen is None:
-        raise PlanError("no mode is left to recommend")
     return chosen
 
 

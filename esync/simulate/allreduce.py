@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from .. import config
-from ..exchange.collectives import SCHEDULES, Move, ScheduleStep
-from ..exchange.collectives.cost import LIKE_MPI
+from ..exchange.collectives import LIKE_MPI, SCHEDULES, Move, ScheduleStep
 from .engine import SimulationEngine
 from .network import Network
 

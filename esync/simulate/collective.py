@@ -12,12 +12,10 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
-from .. import config
 from ..exchange import NO_OFFERS, Exchange, JobAbortedError, ModelSink, Payload, Result, Source, Specification
-from ..exchange.collectives import SCHEDULES
+from ..exchange.collectives import LIKE_MPI, SCHEDULES
 from ..exchange.collectives.allreduce import ReceiveBuffers, allreduce
 from ..exchange.collectives.autotuner import Autotuner
-from ..exchange.collectives.cost import LIKE_MPI, Costs, predictions
 from ..exchange.collectives.memory import MemoryNetwork, run_round_robin
 from ..exchange.collectives.replicated_model import CommonModel, result_of
 from ..exchange.collectives.transport import bucket_bytes
@@ -72,7 +70,7 @@ class SharedCollectiveState:
             self.weightings = specification.weightings()
             self.carried = modelled(self.model, sizes)
             if self.name == "auto":
-                self.choice = Autotuner(predictions(self.slots, 4 * sum(self.carried.values()), self._costs()))
+                self.choice = Autotuner((*SCHEDULES, "mpi"))
         self.round_state.join(rank, rank + 1, self.engine.now)
 
     def stop(self) -> None:
@@ -152,11 +150,6 @@ class SharedCollectiveState:
 
     def _current(self) -> str:
         return self.choice.current if self.choice is not None else self.name
-
-    def _costs(self) -> Costs:
-        latency = max(self.network.latency(self.hosts[0], host) for host in self.hosts)
-        bandwidth = min(self.network.of(host).bandwidth for host in self.hosts)
-        return Costs(latency + config.SIMULATE_MPI_MESSAGE_TIME, 1 / bandwidth, config.SIMULATE_ADDING)
 
 
 class SimulatedCollective(Exchange):

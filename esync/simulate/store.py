@@ -328,10 +328,9 @@ class VirtualStore(Store):
 
     def _cancel(self) -> None:
         """End the wait for an acknowledgement."""
-        self._cancelled, awaited = True, self._awaited
-        if awaited is not None and awaited.wake is not None and awaited.noticed == math.inf:
-            wake, awaited.wake = awaited.wake, None
-            self._engine.call_at(self._engine.now, wake, None)
+        self._cancelled = True
+        if self._awaited is not None:
+            self._awaited.poke()
 
 
 class Fetch:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..algorithms import Algorithm, AlgorithmContext, Hyper
 from ..algorithms.context import ModelReplica
-from ..exchange import STATISTICS, WEIGHTS
+from ..exchange import STATISTICS, WEIGHTS, Flat
 from ..exchange.codecs.sparse import Sparse
 from ..exchange.protocol.round_state import Limits
 from ..runtime.phase_timer import PhaseTimer
@@ -44,16 +44,12 @@ SIZES = {
 STAND_IN = 1
 
 
-class _Vector:
-    """A flat vector; see `exchange.Source`."""
+class _Vector(Flat):
+    """A flat vector of one tensor; see `exchange.Source`."""
 
     def __init__(self, size: int) -> None:
-        self.values = np.zeros(size, np.float32)
-        self.size, self.sizes = size, [size]
-
-    def read(self, start: int, stop: int, out: np.ndarray) -> None:
-        """See `exchange.Source`."""
-        out[:] = self.values[start:stop]
+        super().__init__(np.zeros(size, np.float32))
+        self.sizes = [size]
 
 
 class TimedReplica(ModelReplica):

@@ -199,7 +199,7 @@ def test_chooser_accepts_times_of_exchanges_of_any_size():
     record = Record(0, capability=1.0)
     compressions, window = [], config.AUTO_WINDOW
     for seconds in (1e-20, 1e-10, 5e-324, *[1e-100] * window, *[1e9] * window, 1.0):
-        chooser.note_exchange(record, seconds, opens=True)
+        record.add_exchange(seconds, chooser.settings.compression)
         chooser.choose([record], [record])
         compressions.append(chooser.settings.compression)
     assert compressions[-1] == "coarse"  # whose measured time had become 0

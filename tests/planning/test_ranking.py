@@ -1,13 +1,19 @@
 """Ranking and recommendation, from forecasts whose answer is known."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from esync import config
 from esync.planning.bottleneck import Bottleneck, Cause
 from esync.planning.candidates import Candidate, PlanClass
 from esync.planning.forecast import Forecast
-from esync.planning.ranking import PlanError, rank
+from esync.planning.ranking import PlanError, plan, rank
 from esync.planning.report import reasons
+from esync.samples import UNKNOWN
+
+from .clusters import write
 
 
 def forecast(plan_class, throughput, ranks=None, per_host=False, worth=1.0, **flags):
@@ -97,9 +103,10 @@ def test_doing_without_slow_devices_counts_only_where_it_is_faster_than_with_the
     assert ranking.recommended is groups[2]
 
 
-def test_nothing_to_rank_is_an_error():
-    with pytest.raises(PlanError):
-        rank([], [], 1.0)
+def test_plan_without_a_mode_for_the_optimizer_is_refused_with_the_reason(tmp_path: Path) -> None:
+    training = replace(UNKNOWN, optimizer="adam")
+    with pytest.raises(PlanError, match="dcasgd: it takes steps of plain SGD, and the logs are of adam"):
+        plan(write(tmp_path, 0.1, 0.2), modes=["dcasgd"], at_a_time=1, training=training)
 
 
 @pytest.mark.parametrize(

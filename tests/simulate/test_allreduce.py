@@ -1,9 +1,8 @@
-"""Collectives in virtual time, against the cost model."""
+"""Collectives in virtual time, against what latency and bandwidth allow."""
 
 import pytest
 
 from esync import config
-from esync.exchange.collectives.cost import Costs, predict
 from esync.exchange.collectives.transport import bucket_bytes
 from esync.simulate.allreduce import Allreduce
 from esync.simulate.engine import SimulationEngine
@@ -30,20 +29,16 @@ def seconds(name: str, ranks: int, size: int, byte_time: float = 0.0) -> float:
     return max(done.values())
 
 
-@pytest.mark.parametrize("size", [4_000, 4_000_000, 40_000_000])
-@pytest.mark.parametrize("ranks", [2, 3, 6, 8])
+def test_butterfly_and_mpi_need_fewer_steps_than_a_ring_for_small_models() -> None:
+    steps = {name: seconds(name, 8, 4_000) for name in ("ring", "butterfly", "binary-blocks", "mpi")}
+    assert steps["butterfly"] == steps["mpi"] == steps["binary-blocks"] < steps["ring"] / 2  # 6 instead of 14
+
+
 @pytest.mark.parametrize("name", ["ring", "butterfly", "binary-blocks", "mpi"])
-def test_cost_model_agrees_with_the_simulated_network(name: str, ranks: int, size: int) -> None:
-    costs = Costs(LATENCY + 2e-5, 1 / BANDWIDTH, 2e-10)
-    # Where a rank talks to several at once, the modelled ports do not share as well as they could.
-    tolerance = 0.6 if name != "ring" and ranks & (ranks - 1) else 0.2
-    assert predict(name, ranks, size, costs) == pytest.approx(seconds(name, ranks, size), rel=tolerance)
-
-
-def test_allreduce_of_large_model_is_bound_by_the_bandwidth() -> None:
+def test_allreduce_of_large_model_is_bound_by_the_bandwidth(name: str) -> None:
     size, ranks = 100_000_000, 4
     minimum = 2 * size * (ranks - 1) / ranks / BANDWIDTH
-    assert minimum <= seconds("ring", ranks, size) <= 1.05 * minimum
+    assert minimum <= seconds(name, ranks, size) <= 1.15 * minimum
 
 
 def test_rule_takes_time_after_the_last_buckets_or_throughout_where_it_takes_longer_than_the_network() -> None:

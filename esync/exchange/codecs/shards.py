@@ -4,12 +4,10 @@ The buckets of a server are concatenated; positions in its shard count from 0. T
 shard are the tensors, cut at the ends of buckets.
 """
 
-from itertools import pairwise
-
 import numpy as np
 
 from ..protocol.layout import WEIGHTS, Layout
-from .sparse import Sparse, join
+from .sparse import Sparse, join, split
 
 
 class ServerShard:
@@ -55,20 +53,5 @@ class ServerShard:
 
     def to_global(self, entries: Sparse) -> Sparse:
         """Return entries with indices in all weights; the inverse of `to_local`."""
-        parts = [
-            (indices + self.buckets[number].start, values)
-            for number, (indices, values) in self.split_by_bucket(entries)
-        ]
-        return join(parts)
-
-    def split_by_bucket(self, entries: Sparse) -> list[tuple[int, Sparse]]:
-        """Return the entries of each bucket, including empty ones, with indices in the bucket.
-
-        Buckets are given by their position in `buckets`.
-        """
-        indices, values = entries
-        edges = np.searchsorted(indices, self.offsets)
-        return [
-            (number, (indices[first:last] - self.offsets[number], values[first:last]))
-            for number, (first, last) in enumerate(pairwise(edges))
-        ]
+        parts = zip(self.buckets, split(entries, self.offsets), strict=True)
+        return join([(indices + bucket.start, values) for bucket, (indices, values) in parts])

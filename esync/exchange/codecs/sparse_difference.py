@@ -20,7 +20,7 @@ from ..protocol.layout import Layout
 from .base import Codec, Decoder, Downlink, Encoder, GetBuffer, PackedArray, UpdatedBucket, Uplink
 from .outbox import Outbox
 from .shards import ServerShard
-from .sparse import Differences, Sparse, bounds_of
+from .sparse import Differences, Sparse, bounds_of, split
 from .sparse.changed_values import ChangeTracker
 from .sparse.differences import DifferenceTracker
 from .sparse.message_format import MessageFormat
@@ -127,7 +127,8 @@ class StepUplink(Uplink):
     def read(self, packed: Mapping[int, np.ndarray]) -> dict[int, Sparse]:
         """See `Uplink.read`; the values are the entries of each bucket."""
         entries = self._format.decode(joined_pieces([packed[number] for number in sorted(packed)]))
-        return {self._shard.buckets[part].index: values for part, values in self._shard.split_by_bucket(entries)}
+        parts = zip(self._shard.buckets, split(entries, self._shard.offsets), strict=True)
+        return {bucket.index: part for bucket, part in parts}
 
 
 class DifferenceDownlink(Downlink):

@@ -7,8 +7,7 @@ import numpy as np
 
 from . import SCHEDULES
 from .allreduce import ReceiveBuffers, allreduce
-from .autotuner import Autotuner, measure
-from .cost import predictions
+from .autotuner import Autotuner
 from .mpi import MPITransport
 from .transport import Backoff, Coroutine, CoroutinePool, Transport, bucket_bytes, bucket_tag
 
@@ -35,9 +34,10 @@ class CollectiveEngine:
 
     def __init__(self, name: str, transport: Transport) -> None:
         self.name, self.transport = name, transport
-        self.current = "ring" if name == AUTO else name  # before `measure`
         self.seconds = 0.0
-        self._choice: Autotuner | None = None
+        names = [*SCHEDULES, *(["mpi"] if isinstance(transport, MPITransport) else [])]
+        self._choice = Autotuner(names) if name == AUTO else None
+        self.current = name if self._choice is None else self._choice.current
         self._buffers = ReceiveBuffers()
 
     @property
@@ -56,22 +56,6 @@ class CollectiveEngine:
         step = self.bucket_elements * 4 // vector.itemsize
         pieces = [vector[start : start + step] for start in range(0, vector.size, step)]
         CoroutinePool(self.allreduce(piece, index) for index, piece in enumerate(pieces)).run(backoff, check)
-
-    def measure(self, size: int) -> None:
-        """Measure the network, if this engine chooses a collective; all ranks call it together.
-
-        Args:
-            size: of the model, in bytes.
-        """
-        if self.name != AUTO or self.transport.size < 2:
-            return
-        costs = measure(self.transport)
-        predicted = predictions(self.transport.size, size, costs)
-        if not isinstance(self.transport, MPITransport):
-            del predicted["mpi"]
-        self._choice = Autotuner(predicted)
-        self.current = self._choice.current
-        self._log(f"{self.current} for {size / 1e6:.1f} MB ({costs.description()}; {self._choice.reason})")
 
     def agree(self, seconds: tuple[float, ...]) -> None:
         """Choose the collective of an exchange by the `seconds` of all ranks, before its buckets start."""

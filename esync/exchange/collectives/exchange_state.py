@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from ...runtime.watchdog import Watchdog
-from ..base import Flat, Payload, Result
+from ..base import Flat, Payload
 from ..protocol.round_state import RoundState
 from .allreduce import ReceiveBuffers
 from .control_messages import ControlChannel
 from .engine import CollectiveEngine
-from .replicated_model import CommonModel, result_of
+from .replicated_model import CommonModel
 
 
 class CollectiveState:
@@ -62,10 +62,6 @@ class CollectiveState:
         self._copy: np.ndarray | None = None
         self.buffers = ReceiveBuffers()
         self._reported = self._counted = (0, 0)
-
-    def report(self, wait: float, transfer: float, used: bool) -> Result:
-        """Return the result of an exchange."""
-        return result_of(self.round_state, wait, transfer, used)
 
     def copy(self, payload: Payload) -> Payload:
         """Return a payload with copies of its vectors, which are valid until the next call."""

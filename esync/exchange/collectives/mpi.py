@@ -76,10 +76,6 @@ class MPITransport:
     def _request(self, parts: Iterable[Any]) -> "MPIRequest":
         return MPIRequest(self._mpi.Request.Testall, list(parts))
 
-    def abort(self) -> None:
-        """End all ranks now, because this one has failed."""
-        self._mpi.COMM_WORLD.Abort(1)
-
     def close(self) -> None:
         """Finalize MPI, together with all ranks; else mpiexec considers the end of a process a crash."""
         self._world.Free()

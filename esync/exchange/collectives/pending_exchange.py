@@ -12,6 +12,7 @@ from ..protocol.layout import Bucket
 from ..weighting import divisor, factor
 from .control_messages import Commits
 from .exchange_state import CollectiveState
+from .replicated_model import result_of
 from .transport import Backoff, Coroutine, CoroutinePool
 
 
@@ -58,7 +59,7 @@ class PendingCollective:
             written = self._vectors.keys() if self._used and self._writes_at_once else set()
             exchange.model.write(self._model, self._returned - written)
             transfer = max(0.0, self._ended - self._begun - self._waited)
-            self._result = exchange.report(self._waited, transfer, self._used)
+            self._result = result_of(exchange.round_state, self._waited, transfer, self._used)
         return self._result
 
     def cancel(self) -> None:

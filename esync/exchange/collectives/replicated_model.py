@@ -11,7 +11,7 @@ from ..base import ModelSink, Result, Source
 from ..blockwise import BlockwiseRule, block_slices
 from ..protocol import scalars
 from ..protocol.layout import Bucket, Layout
-from ..protocol.payload_staging import undo_rounding
+from ..protocol.payload_staging import HostMemory
 from ..protocol.round_state import RoundState
 from ..protocol.specification import Specification
 from ..weighting import rounding_error
@@ -89,7 +89,7 @@ class CommonModel:
 
         Otherwise rounding errors would change frozen layers.
         """
-        undo_rounding(mean, weights, rounding_error(self._workers))
+        HostMemory.undo_rounding(mean, weights, rounding_error(self._workers))
         return replace_by_mean(weights, mean, state, step)
 
     def write(self, model: ModelSink, vectors: Collection[str]) -> None:

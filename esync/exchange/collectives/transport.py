@@ -141,7 +141,7 @@ class CoroutinePool:
 
 #: Tags of messages other than buckets. Those of buckets start at FIRST_BUCKET and repeat after
 #: BUCKETS of them.
-CONTROL, LENGTH, TEXT, PROBE = range(4)
+CONTROL, LENGTH, TEXT = range(3)
 FIRST_BUCKET, BUCKETS = 16, 4096
 
 

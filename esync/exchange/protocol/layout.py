@@ -12,7 +12,7 @@ messages to the server and its status, slot 1 is the mailbox for one bucket of t
 shared by all workers; if the server answers every worker differently, worker r uses channel r + 1.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ... import config
@@ -68,8 +68,8 @@ class Layout:
         self.buckets: list[Bucket] = []
         filled = [0] * servers
         for vector, size in self.sizes.items():
-            for start, stop in _pieces(size, bucket_elements):
-                shard = len(self.buckets) % servers
+            for start in range(0, size, bucket_elements):
+                shard, stop = len(self.buckets) % servers, min(start + bucket_elements, size)
                 self.buckets.append(Bucket(len(self.buckets), shard, filled[shard], start, stop, vector))
                 filled[shard] += 1
         self._slots = max(filled)
@@ -111,9 +111,3 @@ class Layout:
         slot, shard = divmod(key, self.servers)
         channel, position = divmod(slot - 2, self._slots)
         return channel, self._by_slot[shard, position]
-
-
-def _pieces(size: int, max_size: int) -> Iterator[tuple[int, int]]:
-    """Yield start and stop of pieces of at most `max_size` values."""
-    for start in range(0, size, max_size):
-        yield start, min(start + max_size, size)

@@ -148,10 +148,11 @@ class ParameterServer:
         self.round_state.abort(reason)
         self._publish_status()
 
-    def record_activity(self, rank: int, nonce: int) -> None:
-        """Note that a worker is alive."""
-        if self._is_current(rank, nonce):
+    def record_activity(self, rank: int, nonce: int) -> bool:
+        """Note that a worker is alive; return whether this process holds the slot."""
+        if current := self._is_current(rank, nonce):
             self.active_at[rank] = self._clock()
+        return current
 
     def resume(self, rank: int, nonce: int, exchanges: int, progress: RunProgress | None) -> None:
         """Note that a worker has resumed from a checkpoint.
@@ -198,20 +199,15 @@ class ParameterServer:
         header = wire.header_of(received)
         if channel and header["kind"] == wire.NOTHING:
             np.copyto(stored, received)  # a worker tells us which weights it begins with
-        rank, nonce = int(header["rank"]), int(header["nonce"])
-        if self._is_current(rank, nonce):
-            self.active_at[rank] = self._clock()
-        if header["kind"] != wire.PAYLOAD or not self._is_current(rank, nonce):
-            return  # initial values, or a worker whose slot another one has taken
-        self._stage(header, bucket.index, received)
+        # Neither initial values, nor what comes from a worker whose slot another one has taken.
+        if self.record_activity(int(header["rank"]), int(header["nonce"])) and header["kind"] == wire.PAYLOAD:
+            self._stage(header, bucket.index, received)
 
     def _push_packed(self, key: int, received: np.ndarray, stored: np.ndarray) -> None:
         """Process a push of one of the codecs' keys, which has values or only announces the key."""
         header = wire.header_of(received)
-        rank = int(header["rank"])
-        if not self._is_current(rank, int(header["nonce"])):
+        if not self.record_activity(int(header["rank"]), int(header["nonce"])):
             return
-        self.active_at[rank] = self._clock()
         if self.downlink.holds(key):
             self.downlink.open(key, stored)
         if header["kind"] == wire.PAYLOAD and self.uplink.holds(key):
@@ -240,8 +236,7 @@ class ParameterServer:
                 same arrays.
         """
         kind, rank = int(message["kind"]), int(message["rank"])
-        if self._is_current(rank, int(message["nonce"])):
-            self.active_at[rank] = self._clock()
+        if self.record_activity(rank, int(message["nonce"])):
             if kind == wire.COMMIT:
                 self._on_commit(Commit(message, others))
             elif kind in (wire.LEAVE, wire.DONE):

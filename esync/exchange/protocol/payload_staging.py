@@ -47,12 +47,6 @@ class Memory(Protocol):
         """Release staged arrays that are no longer needed."""
 
 
-def undo_rounding(new: np.ndarray, before: np.ndarray, tolerance: float) -> None:
-    """See `Memory.undo_rounding`."""
-    with np.errstate(invalid="ignore"):  # infinite values
-        np.copyto(new, before, where=np.abs(new - before) <= tolerance * np.abs(before))
-
-
 class HostMemory:
     """Host memory: NumPy arrays, which are reused for payloads of the same size."""
 
@@ -88,9 +82,11 @@ class HostMemory:
         blockwise.run(weights, value, step, divisor)
         return weights, blockwise.state
 
-    def undo_rounding(self, new: np.ndarray, before: np.ndarray, tolerance: float) -> None:
+    @staticmethod
+    def undo_rounding(new: np.ndarray, before: np.ndarray, tolerance: float) -> None:
         """See `Memory.undo_rounding`."""
-        undo_rounding(new, before, tolerance)
+        with np.errstate(invalid="ignore"):  # infinite values
+            np.copyto(new, before, where=np.abs(new - before) <= tolerance * np.abs(before))
 
     def fetch(self, array: np.ndarray) -> np.ndarray:
         """Return the array itself."""

@@ -142,7 +142,3 @@ class Specification:
             )
         special = {WEIGHTS: self.weighting, STATISTICS: statistics}
         return {name: special.get(name, default) for name in self.vectors}
-
-    def channel(self, vector: str, rank: int) -> int:
-        """Return the channel (see `layout`) in which worker `rank` sends and receives a vector."""
-        return rank + 1 if self.private and vector == WEIGHTS else 0

@@ -14,7 +14,8 @@ OF_RUN = (
     "round", "version", "step", "samples", "samples_together", "rounds_together", "fastest", "elapsed", "exchanged_at",
     "job", "resume_at", "whole", "synchronous",
 )  # fmt: skip
-_COPIED = (*OF_RUN, "acknowledged", "used", "wait", "answer", "nonce", "arrivals", "member")
+OF_SLOT = ("acknowledged", "wait", "answer", "nonce", "arrivals")
+_COPIED = (*OF_RUN, *OF_SLOT, "used", "member")
 
 
 def status_record(round_state: RoundState) -> np.ndarray:
@@ -137,7 +138,7 @@ class Status:
             finished=0 <= stop_at <= of_run["round"],
             failure=text if aborted else "",
             notice="" if aborted else text,
-            **{name: record[name][rank].item() for name in ("acknowledged", "wait", "answer", "nonce", "arrivals")},
+            **{name: record[name][rank].item() for name in OF_SLOT},
             use=int(record["used"][rank]),
             committed=bool(committed[rank]),
             members=_ranks(member),
@@ -158,35 +159,16 @@ class Status:
         """
         complete = np.count_nonzero(round_state.member) == round_state.slots
         return cls(
-            round=round_state.round,
-            version=round_state.version,
-            step=round_state.step,
-            samples=round_state.samples,
-            samples_together=round_state.samples_together,
-            rounds_together=round_state.rounds_together,
-            fastest=round_state.fastest,
+            **{name: getattr(round_state, name) for name in (*OF_RUN, "finished", "failure", "notice")},
+            **{name: getattr(round_state, name).item(rank) for name in OF_SLOT},
             scalars=round_state.added_scalars,
-            elapsed=round_state.elapsed,
-            exchanged_at=round_state.exchanged_at,
-            job=round_state.job,
-            resume_at=round_state.resume_at,
-            whole=0,
-            finished=round_state.finished,
-            synchronous=round_state.synchronous,
-            failure=round_state.failure,
-            notice=round_state.notice,
-            acknowledged=round_state.acknowledged.item(rank),
             use=round_state.used.item(rank),
-            wait=round_state.wait.item(rank),
-            answer=round_state.answer.item(rank),
-            nonce=round_state.nonce.item(rank),
-            arrivals=round_state.arrivals.item(rank),
             committed=rank in round_state.pending,
             members=everyone if complete else _ranks(round_state.member),
             excluded=_ranks(round_state.member & round_state.excluded)
             if np.count_nonzero(round_state.excluded)
             else (),
-            needed=(),  # like `whole`, only for checkpoints, which the simulator does not write
+            needed=(),  # only for checkpoints, which the simulator does not write
             server=server,
             source=round_state,
             aside=_ranks(round_state.member & round_state.aside) if np.count_nonzero(round_state.aside) else (),

@@ -183,8 +183,7 @@ class ValueTransfer(Transfer):
         if received is not None:
             received.deliver(model, self._layout.sizes)
         if received is not None and private:
-            channel = self._specification.channel(WEIGHTS, store.rank)
-            codecs = {WEIGHTS: uncompressed_codec(self._layout, channel, WEIGHTS)}
+            codecs = {WEIGHTS: uncompressed_codec(self._layout, store.rank + 1, WEIGHTS)}
             private_transfer = ValueTransfer(self._specification, store, self._layout, codecs, self._beat)
             store.open(private_transfer.buffered(received.vectors))
         if received is not None or self._specification.sparse:

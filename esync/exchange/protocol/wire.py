@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -104,9 +105,6 @@ MESSAGE = np.dtype(
     ]
 )
 
-#: Default values of the built-in scalars that are not 0.
-_DEFAULTS = [(name, scalar.default) for name, scalar in BUILT_IN.items() if scalar.default != 0]
-
 
 def message_type(scalars: Iterable[str] = ()) -> np.dtype:
     """Return the record type of a message with these scalars in addition to the built-in ones."""
@@ -201,16 +199,8 @@ def unpack(packed: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 def unpack_message(packed: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, list[np.ndarray]]:
     """Return the message at the front of a float32 array, and the MEMBERs behind a COMMIT."""
-    first = unpack(packed, dtype)
-    members: list[np.ndarray] = []
-    if first["kind"] == COMMIT:
-        content = packed.view(np.uint8)
-        for end in range(2 * dtype.itemsize, content.size + 1, dtype.itemsize):
-            record = np.frombuffer(content[end - dtype.itemsize : end].tobytes(), dtype)[0]
-            if record["kind"] != MEMBER:
-                break
-            members.append(record.copy())
-    return first, members
+    records = iter(np.frombuffer(packed.tobytes(), dtype, packed.nbytes // dtype.itemsize).copy())
+    return next(records), list(takewhile(lambda record: record["kind"] == MEMBER, records))
 
 
 def with_headers(arrays: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -243,7 +233,8 @@ def stamp(array: np.ndarray, kind: int, rank: int, nonce: int, sequence: int, bu
 def blank_message(scalars: Iterable[str] = ()) -> dict[str, Any]:
     """Return the fields of an empty message, name → value, without packing it."""
     blank: dict[str, Any] = {name: b"" if name in ("text", "includes") else 0 for name in MESSAGE.names or ()}
-    return {**blank, **dict(_DEFAULTS), **dict.fromkeys(scalars, math.nan)}
+    defaults = {name: scalar.default for name, scalar in BUILT_IN.items()}
+    return {**blank, **defaults, **dict.fromkeys(scalars, math.nan)}
 
 
 def message(kind: int, scalars: Iterable[str] = (), **fields: Any) -> np.ndarray:
@@ -255,12 +246,7 @@ def message(kind: int, scalars: Iterable[str] = (), **fields: Any) -> np.ndarray
         fields: name → value. A str is encoded and cut to fit. Missing scalars are not sent.
     """
     record = np.zeros((), message_type(scalars))
-    record["kind"] = kind
-    for name, default in _DEFAULTS:
-        record[name] = default
-    for name in scalars:
-        record[name] = math.nan
-    for name, value in fields.items():
+    for name, value in {**blank_message(scalars), "kind": kind, **fields}.items():
         record[name] = encode_text(value) if isinstance(value, str) else value
     return record
 

@@ -6,9 +6,9 @@ ICPP 2020 (DGS), with its errata; Aji and Heafield, EMNLP 2017 (gradient droppin
 ascending) and values (float32).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -45,6 +45,14 @@ class Differences:
 def bounds_of(sizes: Sequence[int]) -> np.ndarray:
     """Return the start of each of several tensors in their flat vector, and the end (int64)."""
     return np.fromiter(accumulate(sizes, initial=0), np.int64, len(sizes) + 1)
+
+
+def split(entries: Sparse, bounds: np.ndarray) -> Iterator[Sparse]:
+    """Yield the entries in each part (see `bounds_of`), including empty ones, with indices in the part."""
+    indices, values = entries
+    edges = np.searchsorted(indices, bounds)
+    for start, (first, last) in zip(bounds, pairwise(edges), strict=False):
+        yield indices[first:last] - start, values[first:last]
 
 
 def join(parts: list[Sparse]) -> Sparse:

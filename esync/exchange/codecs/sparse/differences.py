@@ -8,7 +8,7 @@ holds bit for bit, even if G was rounded. Differences that were not sent remain 
 import numpy as np
 from typing_extensions import override
 
-from . import Sparse, join
+from . import Sparse, join, split
 from .bitmap import list_marked
 from .buffers import SparseMessage
 from .compressors import as_sent
@@ -89,8 +89,8 @@ class DifferenceTracker(Tracker):
     def _send(self, worker: int, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Set v_k ← v_k + G with the values as they are sent, and return these."""
         sent = as_sent(values, self.format.kind)
-        for part, local, parts in self.split((indices, sent)):
-            self._sent[worker][part][local] += parts
+        for weights, (local, parts) in zip(self._sent[worker], split((indices, sent), self.offsets), strict=True):
+            weights[local] += parts
         return sent
 
     def _different(self, worker: int) -> Sparse:

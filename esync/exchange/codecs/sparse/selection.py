@@ -83,17 +83,15 @@ class Selection:
 
     def of(self, values: np.ndarray, ratio: float | None = None) -> np.ndarray:
         """Return the indices that are sent, ascending; a warm-up gives a `ratio` of its own."""
-        indices = []
-        for start, stop in pairwise(self.bounds):
-            k = keep_count(int(stop - start), ratio or self.ratio, self._dense_below)
-            indices.append(top_k(values[start:stop], k) + start)
-        return np.concatenate(indices)
+        return self._select(values, self.bounds, ratio or self.ratio)
 
     def among(self, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Return which entries of a sparse vector are sent, as ascending numbers of entries."""
-        edges = np.searchsorted(indices, self.bounds)
+        return self._select(values, np.searchsorted(indices, self.bounds), self.ratio)
+
+    def _select(self, values: np.ndarray, edges: np.ndarray, ratio: float) -> np.ndarray:
+        """Select in each tensor, whose values are between two of the edges."""
         selected = []
-        for tensor, (first, last) in enumerate(pairwise(edges)):
-            size = int(self.bounds[tensor + 1] - self.bounds[tensor])
-            selected.append(top_k(values[first:last], keep_count(size, self.ratio, self._dense_below)) + first)
+        for size, (first, last) in zip(np.diff(self.bounds).tolist(), pairwise(edges), strict=True):
+            selected.append(top_k(values[first:last], keep_count(size, ratio, self._dense_below)) + first)
         return np.concatenate(selected)

@@ -9,12 +9,9 @@ an update is shared by all workers that have not received it.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from itertools import pairwise
 
 import numpy as np
 
-from . import Sparse
 from .bitmap import mark, no_marks
 from .buffers import SparseMessage
 from .message_format import MessageFormat
@@ -97,13 +94,6 @@ class Tracker(ABC):
         indices = indices.astype(np.int32)
         for pending in self._pending:
             pending.add(indices)
-
-    def split(self, entries: Sparse) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """Yield the entries in each part: its number, indices in the part, values."""
-        indices, values = entries
-        edges = np.searchsorted(indices, self.offsets)
-        for part, (first, last) in enumerate(pairwise(edges)):
-            yield part, indices[first:last] - self.offsets[part], values[first:last]
 
     @abstractmethod
     def answer(self, worker: int) -> SparseMessage:
