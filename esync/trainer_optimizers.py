@@ -8,7 +8,6 @@ from typing import Any
 from .exchange import WEIGHTS
 from .gluon.optimizer_trainer import OptimizerTrainer
 from .gluon.parameter_kinds import distinct
-from .gluon.reduce_on_plateau import ReduceOnPlateau
 from .gluon.replica import Replica
 from .gluon.trial import undone
 
@@ -53,7 +52,7 @@ class FurtherTrainer(OptimizerTrainer):
                 f"add_optimizer: parameter {shared.name} has an optimizer already, whose steps would mix with this "
                 "one's: give each optimizer parameters of its own"
             )
-        if isinstance(self._optimizer.lr_scheduler, ReduceOnPlateau):
+        if self._plateau is not None:
             raise ValueError(
                 "add_optimizer: ReduceOnPlateau is a schedule of the trainer's own optimizer: give it to that one, or "
                 "call set_learning_rate"
@@ -168,11 +167,6 @@ class SeveralOptimizers(OptimizerTrainer):
     def scalars(self) -> dict[str, float]:
         """What exchanges carry beside the algorithm's own scalars."""
         return self._plateau.scalars if self._plateau is not None else {}
-
-    @property
-    def _plateau(self) -> ReduceOnPlateau | None:
-        scheduler = self._optimizer.lr_scheduler
-        return scheduler if isinstance(scheduler, ReduceOnPlateau) else None
 
     def _master(self, parameter: Any) -> Any:
         # A further optimizer keeps the float32 copies of its own parameters.

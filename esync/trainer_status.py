@@ -63,13 +63,12 @@ class TrainerStatus:
 
         These are all ranks, unless dead workers are left out.
         """
-        result = self.algorithm.result
-        return result.members if result is not None and result.members else tuple(range(self.workers))
+        return self.algorithm.result.members or tuple(range(self.workers))
 
     @property
     def resting(self) -> tuple[int, ...]:
         """The ranks that are left out, and send nothing, as of the last exchange (mode tiered)."""
-        return self.algorithm.result.resting if self.algorithm.result is not None else ()
+        return self.algorithm.result.resting
 
     @property
     def samples(self) -> int:
@@ -78,7 +77,7 @@ class TrainerStatus:
         In synchronous modes all workers have the same number after the same round. In asynchronous
         ones it is what the servers had counted when they answered this worker last.
         """
-        return self.algorithm.result.samples if self.algorithm.result is not None else 0
+        return self.algorithm.result.samples
 
     @property
     def epoch(self) -> float:
@@ -96,7 +95,7 @@ class TrainerStatus:
     @property
     def elapsed(self) -> float:
         """Seconds that the run has lasted by the last exchange."""
-        return self.algorithm.result.elapsed if self.algorithm.result is not None else 0.0
+        return self.algorithm.result.elapsed
 
     @property
     def replacement(self) -> bool:

@@ -114,12 +114,12 @@ class RealWorld:
             EnvironmentProblemError: this collective does not support `per_host`.
             PerHostError: this mode does not support `per_host`.
         """
+        timeouts = self._start_timeout, self._round_timeout
         if self._collective != "ps":
             if self.per_host > 1:
                 raise EnvironmentProblemError(per_host_refusal(self._collective))
             from .exchange.collectives.worker_exchange import over_mpi
 
-            timeouts = self._start_timeout, self._round_timeout
             return over_mpi(specification, self._collective, self.watchdog, *timeouts, self._inject_delay)
         from .exchange.keystores.mxnet_store import MXNetStore
         from .exchange.protocol.client import ParameterServerExchange
@@ -127,7 +127,6 @@ class RealWorld:
         specification = replace(specification, per_host=self.per_host)  # raises PerHostError before connecting
         take_role("worker")
         cluster = Cluster.from_environment()
-        timeouts = self._start_timeout, self._round_timeout
         replacement = math.inf if replacement_promised() else self._replacement
         store = MXNetStore(cluster, self.watchdog, *timeouts, self._lease, replacement, self._inject_delay)
         return ParameterServerExchange(specification, store, host_group=self._group_of(store.rank))
@@ -165,6 +164,4 @@ class RealWorld:
         return DelayedClient(client) if delayed else client
 
 
-@functools.cache  # once for each process, however many Trainers it makes
-def _lower_priority(niceness: int) -> None:
-    set_niceness(niceness)
+_lower_priority = functools.cache(set_niceness)  # once for each process, however many Trainers it makes

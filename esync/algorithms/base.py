@@ -125,7 +125,7 @@ class Algorithm(ABC):
     exchanged: bool = False
     abandoned: bool = False
     learning_rates: float = 0.0
-    result: Result | None = None
+    result: Result = Result()
     exchange: Exchange | None = None
     batches: BatchDivision | None = None
     context: AlgorithmContext
@@ -237,7 +237,7 @@ class Algorithm(ABC):
     @property
     def round(self) -> int:
         """Rounds of the run, as of the last exchange; asynchronous: commits of all workers ÷ workers."""
-        return self.result.round if self.result is not None else 0
+        return self.result.round
 
     @property
     def counts_exchanges(self) -> bool:
@@ -296,7 +296,7 @@ class Algorithm(ABC):
         """
         if not isinstance(self.options, RateDecayOptions):
             return 1.0
-        samples = self.result.samples if self.result is not None else 0
+        samples = self.result.samples
         limit = self.context.limits.samples if samples else math.inf  # a trial has no context
         return self.options.rate_factor(self.effective_workers, samples, limit)
 
@@ -324,7 +324,7 @@ class Algorithm(ABC):
     @property
     def finished(self) -> bool:
         """Whether the run is over."""
-        return self.result is not None and self.result.finished
+        return self.result.finished
 
     def start(self, context: AlgorithmContext) -> None:
         """Connect to the other workers, and begin with the common model."""

@@ -60,7 +60,6 @@ class DyLU(Algorithm):
 
     def step(self, batch_size: int) -> None:
         """Take one local step, and exchange when there have been enough of them."""
-        assert self.exchange is not None
         seconds = self._local_step(batch_size)
         self._done += 1
         self._samples += batch_size

@@ -136,7 +136,7 @@ class ESync(ModelAveraging):
                 settings = JobSettings(exchange.workers, epsilon, first, tiering=tiering if divided else None)
                 self._coordination.init(settings)
         super()._begin(exchange)
-        if self._coordination is not None and self.result is not None and not self.result.finished:
+        if self._coordination is not None and not self.result.finished:
             self._coordination.round = self._round_of_job()
             self._aside = exchange.rank in self.result.aside
             if exchange.replacement or self._aside:
@@ -218,8 +218,7 @@ class ESync(ModelAveraging):
 
     def _note_settings(self, chosen: dict[str, Any]) -> None:
         """Keep the settings of a round for run.json, and print them where they have changed."""
-        if self.result is not None:
-            chosen |= {"aside": list(self.result.aside), "left_out": list(self.result.resting)}
+        chosen |= {"aside": list(self.result.aside), "left_out": list(self.result.resting)}
         before = self._chosen[-1] if self._chosen else {}
         if chosen.items() <= before.items():
             return

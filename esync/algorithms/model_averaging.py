@@ -155,8 +155,7 @@ class ModelAveraging(Algorithm):
             },
         )
         self._begin(self._join(specification))
-        if self.result is not None:
-            self._follow(self.result, participated=False)
+        self._follow(self.result, participated=False)
         self.replica.sample_weights()
 
     def step(self, batch_size: int) -> None:
@@ -254,7 +253,6 @@ class ModelAveraging(Algorithm):
 
     def aggregate(self) -> None:
         """Exchange the model updates of all workers; with overlap, only start the exchange."""
-        assert self.exchange is not None
         replica = self.replica
         with self.recorder.phase(self.exchange_phase):
             self._contribute()

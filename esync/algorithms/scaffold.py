@@ -84,8 +84,7 @@ class SCAFFOLD(LocalSGD):
     @property
     def _all_present(self) -> bool:
         """Whether all workers took part in the rounds, as of the last exchange."""
-        result, exchange = self.result, self.exchange
-        return result is not None and exchange is not None and len(result.members) == exchange.workers
+        return self.exchange is not None and len(self.result.members) == self.exchange.workers
 
     def state(self) -> dict[str, Any]:
         """Return this worker's control variate; the servers have the common one."""

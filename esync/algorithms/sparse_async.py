@@ -93,7 +93,6 @@ class SparseAsync(Algorithm):
 
     def step(self, batch_size: int) -> None:
         """Send the largest of the gathered values, and add the answer to the weights."""
-        assert self.exchange is not None
         self._prepare_gradient(batch_size)
         self._end_iteration()
         hyper = self.context.hyper()
@@ -147,8 +146,7 @@ class SparseAsync(Algorithm):
         # the learning rate.
         self.replica.gradient(hyper.rescale / hyper.gradient_scale / batch_size).read(0, gradient.size, gradient)
         if hyper.weight_decay:
-            decay = np.empty_like(gradient)
-            weights.read(0, decay.size, decay)
+            decay = values_of(weights)
             decay *= np.float32(hyper.weight_decay)
             gradient += decay
         check_finite(gradient)

@@ -5,7 +5,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from ..exchange import WEIGHTS, Payload, Result, Source, Specification
+from ..exchange import WEIGHTS, Payload, Source, Specification
 from ..exchange.codecs.quantization import NONE
 from ..exchange.protocol.scalars import COMMON, steps_scalar
 from .base import Algorithm
@@ -61,8 +61,7 @@ class SSGD(EveryIteration):
         if len(context.optimizers) > 1:
             self._steps = {vector: 0 for optimizer in context.optimizers for vector in optimizer.vectors}
         super().start(context)
-        if self.result is not None:
-            self._follow_steps(self.result)
+        self._follow_steps()
 
     def specification(self) -> Specification:
         """Ask for one step of the optimizer with the mean gradient of all workers."""
@@ -101,7 +100,7 @@ class SSGD(EveryIteration):
         self._taken = self._position
         with self.device.paused():
             self.result = self._exchange(lambda: self._further_payload(further, batch_size))
-        self._follow_steps(self.result)  # a replacement may be behind the others in this iteration
+        self._follow_steps()  # a replacement may be behind the others in this iteration
 
     def _further_payload(self, further: OptimizerPart, batch_size: int) -> Payload:
         hyper = further.hyper()
@@ -133,6 +132,7 @@ class SSGD(EveryIteration):
             self._steps[vector] += 1
         return {steps_scalar(name): float(count) for name, count in self._steps.items()}
 
-    def _follow_steps(self, result: Result) -> None:
+    def _follow_steps(self) -> None:
         """Set the counts of steps to those of the others."""
-        self._steps = {name: int(result.scalars.get(steps_scalar(name), count)) for name, count in self._steps.items()}
+        scalars = self.result.scalars
+        self._steps = {name: int(scalars.get(steps_scalar(name), count)) for name, count in self._steps.items()}

@@ -233,12 +233,12 @@ class SyncSwitch(EveryIteration):
     @property
     def updates(self) -> int:
         """Rounds, in which commits used at once count together; see `Algorithm.updates`."""
-        return self.result.round if self.result is not None else 0
+        return self.round
 
     @property
     def evaluate_every(self) -> int | None:
         """Global steps between two evaluations, where the schedule says so."""
-        if self.plan is None or self.result is None:
+        if self.plan is None:
             return None
         return self.plan.settings(self.synchronous, *self._done).evaluate_every
 
@@ -266,7 +266,8 @@ class SyncSwitch(EveryIteration):
             if exchange.rank == 0 and not exchange.replacement:
                 coordination.init(JobSettings(exchange.workers, None, watching=self._watching))
             self._straggler_client = StragglerClient(coordination)
-            if exchange.rank == 0 and self._watching.policy == GREEDY and self._never_asynchronous:
+            asynchronous_ahead = self.plan is None or "10" in self.plan.order
+            if exchange.rank == 0 and self._watching.policy == GREEDY and not asynchronous_ahead:
                 log.warning(
                     "online policy greedy: the schedule has nothing that could be trained asynchronously ahead of "
                     "time, so all workers wait for stragglers; plan an asynchronous share, or choose elastic"
@@ -279,7 +280,6 @@ class SyncSwitch(EveryIteration):
         """Return the gradient with this segment's hyper-parameters, and the leader's requests."""
         payload = super()._payload(batch_size)
         assert self.plan is not None
-        assert self.result is not None
         assert self.exchange is not None
         (samples, together), excluded = self._done, self.result.excluded
         workers = self.exchange.workers - len(excluded)
@@ -340,7 +340,6 @@ class SyncSwitch(EveryIteration):
     def step(self, batch_size: int) -> None:
         """Send the gradient, receive the new model, and switch if the servers do."""
         assert self.plan is not None
-        assert self.result is not None
         assert self.exchange is not None
         before, result = self.exchange_count, self.result
         self.left_out = result.excluded if self.synchronous else ()
@@ -358,19 +357,15 @@ class SyncSwitch(EveryIteration):
             self._straggler_client.close()
 
     @property
-    def _never_asynchronous(self) -> bool:
-        return self.plan is not None and "10" not in self.plan.order
-
-    @property
     def _done(self) -> tuple[int, float]:
         """Number of samples used so far, and of those that were used synchronously."""
-        if self.plan is None or self.result is None:
+        if self.plan is None:
             return 0, 0.0
         together = self.result.samples_together
         return self.result.samples, self.plan.planned_together(self.result.samples) if together is None else together
 
     def _follow(self) -> None:
-        if self.result is not None and self.result.synchronous is not None:
+        if self.result.synchronous is not None:
             self.synchronous = self.result.synchronous
 
 

@@ -213,7 +213,6 @@ class TieredESync(ESync):
 
     def _adopt_model(self) -> None:
         """Adopt the common model, and take part again; after the end of the run, adopt the last one."""
-        assert self.exchange is not None
         replica = self.replica
         with self.recorder.phase(self.exchange_phase):
             replica.open()

@@ -345,8 +345,7 @@ class Checkpoints(CheckpointHooks):
                 stored.
         """
         algorithm = self._trainer.algorithm
-        if algorithm.result is not None:
-            self._last, self._last_complete = algorithm.result.round, algorithm.result.whole
+        self._last, self._last_complete = algorithm.result.round, algorithm.result.whole
         fresh = self._encoded("state", {})  # what cannot be stored is noticed now, not at the first checkpoint
         if self._unsent is not None and not self._trainer.replacement:
             self._restore(algorithm.restore_unsent, *self._unsent)
@@ -423,7 +422,7 @@ class Checkpoints(CheckpointHooks):
     def _result(self) -> Result:
         """Return the result of the last exchange."""
         result = self._trainer.algorithm.result
-        if result is None:
+        if result is Algorithm.result:
             raise RuntimeError("the trainer has not been started: there is nothing to write a checkpoint of")
         return result
 

@@ -82,11 +82,6 @@ def check_workers(spec: str, workers: int) -> None:
         raise PartitionError(f"partition {spec} has weights for {weights} workers, but there are {workers}")
 
 
-def by_label(spec: str) -> bool:
-    """Return whether the shares of a partition differ in their classes."""
-    return spec.partition(":")[0] in ("class", SORTED, "dirichlet")
-
-
 def needs_speeds(spec: str) -> bool:
     """Return whether a partition uses the devices' speeds as weights."""
     scheme, _, argument = spec.partition(":")

@@ -223,12 +223,12 @@ class Result:
             payloads of all workers if they are used at once; those that any worker has sent.
     """
 
-    round: int
-    version: int
-    samples: int
-    wait: float
-    transfer: float
-    finished: bool
+    round: int = 0
+    version: int = 0
+    samples: int = 0
+    wait: float = 0.0
+    transfer: float = 0.0
+    finished: bool = False
     used: bool = True
     elapsed: float = 0.0
     exchanged_at: float = 0.0

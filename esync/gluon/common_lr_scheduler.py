@@ -14,9 +14,6 @@ from ..runtime.mxnet_import import mx
 #: What a schedule can count; see `CommonLRScheduler`.
 ScheduleUnit = Literal["samples", "epochs", "rounds", "seconds"]
 
-#: The result of the last exchange before there has been one.
-_NONE_YET = Result(round=0, version=0, samples=0, wait=0.0, transfer=0.0, finished=False)
-
 #: Schedules of Gluon that return the last computed rate, not the final one, for numbers past their
 #: end.
 _WITH_AN_END = (mx.lr_scheduler.PolyScheduler, mx.lr_scheduler.CosineScheduler)
@@ -106,14 +103,13 @@ class CommonLRScheduler(GluonLRScheduler):
             current.position, current.rate = position, rate
         return current.rate
 
-    def follow(self, result: Result | None, dataset_size: int | None) -> None:
+    def follow(self, result: Result, dataset_size: int | None) -> None:
         """Set the progress of the last exchange; `esync.Trainer` calls it before each step.
 
         Args:
-            result: of the last exchange; None: there has been none.
+            result: of the last exchange.
             dataset_size: samples of an epoch; None: not known.
         """
-        result = result or _NONE_YET
         if self._by == "rounds":
             self._position = result.round + 1
         elif self._by == "seconds":

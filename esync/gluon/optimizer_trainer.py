@@ -387,6 +387,11 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
         check_rates(rate, momentum, optimizer.wd)
         return Hyper(rate, momentum, optimizer.wd, self._scale, self.gradient_scale)
 
+    @property
+    def _plateau(self) -> ReduceOnPlateau | None:
+        scheduler = self._optimizer.lr_scheduler
+        return scheduler if isinstance(scheduler, ReduceOnPlateau) else None
+
     def _follow_progress(self) -> None:
         """Pass the progress of all workers to the optimizer's schedule, if it follows that."""
         scheduler, algorithm = self._optimizer.lr_scheduler, self.algorithm
@@ -394,7 +399,7 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
             scheduler.follow(algorithm.result, self.dataset_size)
         elif isinstance(scheduler, ReduceOnPlateau):
             scheduler.follow(algorithm.result)
-            if algorithm.exchanged and algorithm.result is not None and REDUCTIONS not in algorithm.result.scalars:
+            if algorithm.exchanged and REDUCTIONS not in algorithm.result.scalars:
                 raise ValueError(
                     f"ReduceOnPlateau does not reach the other workers: algorithm {algorithm.name!r} starts its "
                     "exchanges without the scalars of its context, which Algorithm._start_exchange adds"

@@ -5,16 +5,14 @@ of, and brings the highest to all workers; so they change their rates in the sam
 """
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 from ..exchange import Result
 from ..runtime.metric import Metric
-from ..runtime.mxnet_import import mx
+from .common_lr_scheduler import GluonLRScheduler
 
 #: Scalar of an exchange: the number of reductions; the maximum of all workers holds.
 REDUCTIONS = "rate_reductions"
-
-GluonLRScheduler: Any = mx.lr_scheduler.LRScheduler
 
 
 class ReduceOnPlateau(GluonLRScheduler):
@@ -109,9 +107,9 @@ class ReduceOnPlateau(GluonLRScheduler):
             )
         self._evaluated = True
 
-    def follow(self, result: Result | None) -> None:
+    def follow(self, result: Result) -> None:
         """Take over the number of reductions that the last exchange has brought."""
-        brought = 0 if result is None else int(result.scalars.get(REDUCTIONS, 0))
+        brought = int(result.scalars.get(REDUCTIONS, 0))
         self.reductions = max(self.reductions, brought)
         self._decided = max(self._decided, self.reductions)
 

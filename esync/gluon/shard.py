@@ -5,30 +5,13 @@ import os
 import zlib
 from collections.abc import Sequence
 from numbers import Integral
-from typing import Any, Literal, Protocol, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 
 from ..data.partitions import in_order, uniform
 from ..runtime.mxnet_import import mx
 from .randomness import draw_seeds, seed_generators
-
-
-class Started(Protocol):
-    """What `shard` needs of an `esync.Trainer`."""
-
-    def start(self) -> None:
-        """Find the other workers, where that has not been done."""
-
-    @property
-    def rank(self) -> int:
-        """This worker's slot."""
-        ...
-
-    @property
-    def workers(self) -> int:
-        """Number of worker slots."""
-        ...
 
 
 class Shard(mx.gluon.data.Dataset):
@@ -76,10 +59,10 @@ class Shard(mx.gluon.data.Dataset):
 
 
 @overload
-def shard(dataset: Any, trainer: Started, seed: int = 0, *, contiguous: Literal[False] = False) -> Shard: ...
+def shard(dataset: Any, trainer: Any, seed: int = 0, *, contiguous: Literal[False] = False) -> Shard: ...
 @overload
-def shard(dataset: Any, trainer: Started, seed: int = 0, *, contiguous: bool) -> Any: ...
-def shard(dataset: Any, trainer: Started, seed: int = 0, *, contiguous: bool = False) -> Any:
+def shard(dataset: Any, trainer: Any, seed: int = 0, *, contiguous: bool) -> Any: ...
+def shard(dataset: Any, trainer: Any, seed: int = 0, *, contiguous: bool = False) -> Any:
     """Return this worker's part of a data set.
 
     The samples are shuffled once and dealt to the ranks: every sample belongs to exactly one

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from .. import config
 from ..algorithms import ALGORITHMS
-from ..data.partitions import by_label
+from ..algorithms.registry import suffix_of
 from ..launch.description import Description, StateServerEntry, errors_of, read
 from ..launch.simulation_schema import NetworkSection
 from ..runtime.errors import ExpectedError
@@ -171,7 +171,7 @@ def _notes_on_data(description: Description) -> list[str]:
     partition = "class" if train.get("split_by_class") else str(train.get("partition") or config.PARTITION)
     if train.get("preset") == "skewed-data":
         reason = "preset skewed-data"
-    elif by_label(partition):
+    elif suffix_of(partition):
         reason = f"partition {partition}"
     else:
         return []

@@ -78,17 +78,16 @@ class WatchedWait:
         self.announced = lasted
         return True
 
-    def until(self, done: Callable[[], bool], tick: float = 0.01) -> bool:
+    def until(self, done: Callable[[], bool]) -> bool:
         """Wait until something is done, at most to the limit, and announce that; return whether it is done.
 
         Args:
             done: whether it is.
-            tick: seconds between two looks.
         """
         while not (over := done()) and self.lasted < self.limit:
             if self.due(config.ANNOUNCE_AFTER):
                 log.warning(self.announcement())
-            time.sleep(tick)
+            time.sleep(0.01)
         return over
 
     def check(self) -> None:

@@ -72,10 +72,9 @@ class SimulationMetrics:
         sums.rounds += 1
         sums.iterations += trainer.local_iterations
         sums.ended = self._now()
-        if result is not None:
-            sums.waits += result.wait
-            sums.longest_wait = max(sums.longest_wait, result.wait)
-            sums.transfers += result.transfer
+        sums.waits += result.wait
+        sums.longest_wait = max(sums.longest_wait, result.wait)
+        sums.transfers += result.transfer
         if self._callbacks is not None:
             if self._callbacks.evaluates:
                 trainer.replica.add_to_average()
@@ -94,7 +93,7 @@ class SimulationMetrics:
         if self._callbacks is None:
             return
         result = trainer.algorithm.result
-        if self._callbacks.evaluates and result is not None and not result.used:
+        if self._callbacks.evaluates and not result.used:
             # The final model, which is evaluated, is newer than this worker's last round.
             self._sums.ended = max(self._sums.ended, self._now() - result.since_change)
         self._callbacks.end(trainer)

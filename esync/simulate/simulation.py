@@ -47,17 +47,11 @@ class SimulatedEvaluator:
         self, engine: SimulationEngine, lasting: float, evaluate: Callable[[Source, Source, bool], EvaluationResult]
     ) -> None:
         self._engine, self._lasting, self._evaluate = engine, lasting, evaluate
-        self._current: TimedFuture[EvaluationResult] | None = None
 
-    def start(
-        self, weights: Source, statistics: Source, every_sample: bool = False
-    ) -> TimedFuture[EvaluationResult] | None:
-        """Start to evaluate the current values; return None during an evaluation."""
-        if self._current is not None and not self._current.done():
-            return None
+    def start(self, weights: Source, statistics: Source, every_sample: bool) -> TimedFuture[EvaluationResult]:
+        """Start to evaluate the current values."""
         result = replace(self._evaluate(weights, statistics, every_sample), seconds=self._lasting)
-        self._current = TimedFuture(self._engine, self._engine.now + self._lasting, result)
-        return self._current
+        return TimedFuture(self._engine, self._engine.now + self._lasting, result)
 
     def close(self) -> None:
         """Do nothing: there is no process to end."""

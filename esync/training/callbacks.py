@@ -66,7 +66,7 @@ class FinishedRound:
         entry: the content of its log file.
         seconds: seconds since the end of the round before.
         local_iterations: this worker's local iterations in it.
-        result: the result of its exchange; None if workers do not exchange.
+        result: the result of its exchange.
         evaluated: the newest completed evaluation; None before the first.
     """
 
@@ -74,7 +74,7 @@ class FinishedRound:
     entry: dict[str, Any]
     seconds: float
     local_iterations: int
-    result: Result | None
+    result: Result
     evaluated: Evaluated | None
 
 
@@ -133,7 +133,7 @@ class CurveFiles(Callback):
     def round(self, ended: FinishedRound) -> None:
         """Record the mean loss of the round, which has one iteration."""
         result, loss = ended.result, ended.entry.get(LOGGED, {}).get(LOSS)
-        if result is None or loss is None:
+        if loss is None:
             return
         self._last = (ended.entry["total_time"], result.step, result.samples)
         self._rounds += 1

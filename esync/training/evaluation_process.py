@@ -108,11 +108,10 @@ class EvaluationProcess:
         self._program, self._timeout = program, timeout
         self._question = ""  # the unanswered request
         self._restarts = 0
-        self.current: Evaluation | None = None
         self._begin()
 
-    def start(self, weights: FlatArrays, statistics: FlatArrays, every_sample: bool = False) -> Evaluation | None:
-        """Start to evaluate the current values.
+    def start(self, weights: FlatArrays, statistics: FlatArrays, every_sample: bool = False) -> Evaluation:
+        """Start to evaluate the current values, once the previous evaluation is done.
 
         Args:
             weights: the network's weights, opened by the caller.
@@ -120,16 +119,13 @@ class EvaluationProcess:
             every_sample: whether to use all test samples.
 
         Returns:
-            The handle of the evaluation; None if the previous one is not done.
+            The handle of the evaluation.
         """
-        if self.current is not None and not self.current.done():
-            return None
         weights.read(0, weights.size, self._shared[: weights.size])
         statistics.read(0, statistics.size, self._shared[weights.size :])
         self._question = EVERY_SAMPLE if every_sample else SOME_SAMPLES
         self._request()
-        self.current = Evaluation(self)
-        return self.current
+        return Evaluation(self)
 
     def answer(self, seconds: float) -> EvaluationResult | None:
         """Return the result if it arrives within `seconds`, otherwise None.

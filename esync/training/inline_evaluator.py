@@ -22,7 +22,7 @@ class InlineEvaluator:
     def __init__(self, trainer: Trainer, evaluate: Callable[[], EvaluationResult]) -> None:
         self._trainer, self._evaluate = trainer, evaluate
 
-    def start(self, weights: Any, statistics: Any, every_sample: bool = False) -> Future[EvaluationResult]:
+    def start(self, weights: Any, statistics: Any, every_sample: bool) -> Future[EvaluationResult]:
         """Evaluate the common model."""
         trainer, evaluation = self._trainer, Future[EvaluationResult]()
         with trainer.mean_statistics():

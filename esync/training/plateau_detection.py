@@ -1,6 +1,5 @@
 """Pass evaluations to an optimizer's schedule that lowers the rate on a plateau."""
 
-from ..gluon.reduce_on_plateau import ReduceOnPlateau
 from ..runtime.progress import ProgressReporter
 from ..trainer import Trainer
 from .callbacks import Callback, Evaluated
@@ -19,6 +18,6 @@ class PlateauDetection(Callback):
 
     def accuracy(self, evaluated: Evaluated) -> None:
         """Pass the metric on."""
-        scheduler = self._trainer._optimizer.lr_scheduler
-        if isinstance(scheduler, ReduceOnPlateau) and (text := scheduler.observe(evaluated.accuracy, evaluated.metric)):
+        schedule = self._trainer._plateau
+        if schedule is not None and (text := schedule.observe(evaluated.accuracy, evaluated.metric)):
             self._reporter.print(text)

@@ -31,8 +31,8 @@ FACTS_EVERY = 10.0
 class Evaluator(Protocol):
     """Interface of the evaluation; see `evaluation_process.EvaluationProcess`."""
 
-    def start(self, weights: Any, statistics: Any, every_sample: bool = False) -> Handle[EvaluationResult] | None:
-        """Start to evaluate these values (flat arrays, opened); return None during an evaluation.
+    def start(self, weights: Any, statistics: Any, every_sample: bool) -> Handle[EvaluationResult]:
+        """Start to evaluate these values (flat arrays, opened), once the previous evaluation is done.
 
         `every_sample` says whether to use all test samples instead of the configured number.
         """
@@ -123,7 +123,7 @@ class PeriodicEvaluation:
             elapsed: returns the seconds since the start.
         """
         result = trainer.algorithm.result
-        step, samples = (result.step, result.samples) if result is not None else (exchanges, 0)
+        step, samples = result.step, result.samples
         if (self._begun.exchanges, self._begun.step) == (exchanges, step) or self.failure:
             return
         every = trainer.algorithm.evaluate_every
@@ -141,7 +141,6 @@ class PeriodicEvaluation:
         replica.open()
         evaluation = self._evaluator.start(*replica.evaluated, trainer.finished)
         replica.close()
-        assert evaluation is not None  # there is none under way
         return evaluation
 
     def arrived(self) -> Evaluated | None:
@@ -212,7 +211,7 @@ class RoundCallbacks:
     Args:
         callbacks: the callbacks, in the order of the calls.
         facts: facts about the whole run, for run.json.
-        clock: the clock of the logs; None starts a new one.
+        clock: the clock of the logs.
         evaluations: evaluations of the common weights; None on workers that do not evaluate.
         traffic: counts this worker's bytes; None counts all TCP connections of this process.
     """
@@ -221,11 +220,10 @@ class RoundCallbacks:
         self,
         callbacks: Sequence[Callback],
         facts: dict[str, Any],
-        clock: LogClock | None = None,
-        evaluations: PeriodicEvaluation | None = None,
+        clock: LogClock,
+        evaluations: PeriodicEvaluation | None,
         traffic: Traffic | None = None,
     ) -> None:
-        clock = clock or LogClock()
         self._callbacks, self._facts = [*callbacks], facts
         self._evaluations, self._meter = evaluations, traffic or TrafficMeter()
         self._exchanges = clock.exchanges  # the last one that callbacks have taken
@@ -254,8 +252,8 @@ class RoundCallbacks:
             "total_time": now - ago - self._began,
             "bytes_sent": sent,
             "bytes_received": received,
-            "wait": result.wait if result else 0.0,
-            "transfer": result.transfer if result else 0.0,
+            "wait": result.wait,
+            "transfer": result.transfer,
         }
         if trainer.algorithm.counts_exchanges:
             entry["round"] = trainer.round
@@ -301,8 +299,7 @@ class RoundCallbacks:
         """
         if self._evaluations is not None and trainer.exchanges > self._exchanges:
             trainer.world.recorder.samples = 0  # of an update that came too late
-            result = trainer.algorithm.result
-            self.done(trainer, result.since_change if result is not None else 0.0)
+            self.done(trainer, trainer.algorithm.result.since_change)
         self._evaluate(trainer)
         while self._evaluations is not None and self._evaluations.under_way:
             self._evaluations.wait()
@@ -319,11 +316,6 @@ class RoundCallbacks:
     def evaluates(self) -> bool:
         """Whether this worker evaluates."""
         return self._evaluations is not None
-
-    @property
-    def evaluation_failure(self) -> str:
-        """Why evaluations have failed; "" if they have not."""
-        return self._evaluations.failure if self._evaluations is not None else ""
 
     def diverged(self) -> None:
         """Report that the run has ended because the loss of a worker is not a number."""

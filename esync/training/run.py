@@ -286,8 +286,8 @@ class Run(TrainerCallback):
         loggers: list[Logger] = [] if events_dir is None else [EventFile(events_dir / logs.folder.name, logged > 0)]
         self._print_start(trainer, device, resumed)
         self._reports = self._make_reports(trainer, logs.folder.name)
-        result, exchange = trainer.algorithm.result, trainer.algorithm.exchange
-        step = result.step if result is not None and logged else 0
+        exchange = trainer.algorithm.exchange
+        step = trainer.algorithm.result.step if logged else 0
         began = time.time() - trainer.elapsed
         optimizer = {"optimizer": type(trainer._optimizer).__name__.lower(), "learning_rate": trainer.learning_rate}
         self.unrecognized_classes.samples = lambda: trainer.dataset_size or 0
@@ -382,7 +382,7 @@ class Run(TrainerCallback):
             self.train_failed(trainer, str(error))
             raise
         self._leave(f"done after {trainer.round} rounds")
-        if self._target is not None and (reason := self._rounds.evaluation_failure):
+        if self._target is not None and self._evaluations is not None and (reason := self._evaluations.failure):
             progress.report_event(progress.LEFT)  # nothing is left to do for another process in this one's place
             raise EvaluationError(f"the run has ended without its target: {reason}")
 

@@ -80,7 +80,6 @@ def make_trainer(
     options: argparse.Namespace,
     world: "World",
     samples: int,
-    checkpoints: "Checkpoints | None" = None,
     run: "Run | None" = None,
     data_digest: str = "",
 ) -> "Trainer":
@@ -91,7 +90,6 @@ def make_trainer(
         options: the flags.
         world: the interfaces to the cluster.
         samples: size of the training set.
-        checkpoints: the checkpoints of the run, if there is no `run`.
         run: records the run.
         data_digest: digest of a data set of the user's; "" if it is not one.
     """
@@ -123,7 +121,6 @@ def make_trainer(
             limits=make_limits(options, samples),
             agreement=agreement,
             world=world,
-            checkpoints=checkpoints,
             gradient_scale=gradient_scale(options),
             run=run,
             sources={

@@ -37,9 +37,8 @@ class FakeEvaluator:
         self.every_sample: list[bool] = []
         self.closed = False
 
-    def start(self, weights: float, statistics: float, every_sample: bool = False) -> Evaluation | None:
-        if self.started and not self.started[-1].is_done:
-            return None
+    def start(self, weights: float, statistics: float, every_sample: bool = False) -> Evaluation:
+        assert not self.started or self.started[-1].is_done
         self.started.append(Evaluation(self, weights))
         self.every_sample.append(every_sample)
         return self.started[-1]
