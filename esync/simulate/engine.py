@@ -1,4 +1,4 @@
-"""Simulation engine: events in virtual time (SimPy), and tasks (greenlets) that wait for them.
+"""Simulation engine: events in virtual time, and tasks (greenlets) that wait for them.
 
 A task is an ordinary function that may block. Where the real program would block, the task switches
 to the engine, which processes events in virtual time and switches back when the awaited one has
@@ -12,12 +12,12 @@ iterations between two messages are a single event.
 
 import contextlib
 import gc
+import itertools
 from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import greenlet  # type: ignore[import-untyped]
-import simpy
 
 from ..runtime.errors import DeadlockError
 from ..runtime.futures import Future
@@ -45,28 +45,28 @@ class CrashError(BaseException):
     """Raised in a task whose machine has crashed. Like KeyboardInterrupt, it is not an Exception."""
 
 
-class _EventQueue(simpy.Environment):
-    """SimPy's environment with a queue that also accepts plain calls, at a third of an event's cost."""
+class Event:
+    """Something that happens once, and that tasks can wait for.
 
-    def call(self, time: float, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        """Schedule a function call at `time`."""
-        if time < self._now:
-            time = self._now
-        entry = cast(simpy.Event, (function, arguments))
-        heappush(self._queue, (time, simpy.events.NORMAL, next(self._eid), entry))
+    Attributes:
+        triggered: whether `succeed` has been called.
+        processed: whether it has happened, so that nobody waits for it any more.
+    """
 
-    def drain(self) -> int:
-        """Process all events in order, and return their number."""
-        queue, events = self._queue, 0
-        while queue:
-            if queue[0][3].__class__ is tuple:
-                self._now, _, _, entry = heappop(queue)
-                function, arguments = cast(Any, entry)
-                function(*arguments)
-            else:
-                self.step()
-            events += 1
-        return events
+    def __init__(self, engine: "SimulationEngine") -> None:
+        self._engine = engine
+        self.triggered = self.processed = False
+        self.wakers: list[Callable[[Any], None]] = []
+
+    def succeed(self) -> None:
+        """Let it happen, now."""
+        self.triggered = True
+        self._engine.call_at(self._engine.time, self._process)
+
+    def _process(self) -> None:
+        self.processed = True
+        for wake in self.wakers:
+            wake(None)
 
 
 class GreenletTask:
@@ -126,11 +126,15 @@ class SimulationEngine:
     Attributes:
         hub: the greenlet that has created the engine, and in which events happen; only it may `run`
             the engine.
+        time: of the events' clock in seconds; no task's clock is behind it.
         events: number of events so far.
     """
 
     def __init__(self) -> None:
-        self._env = _EventQueue(0.0)
+        # Time, number, which keeps the order of events at the same time, function, arguments.
+        self._queue: list[tuple[float, int, Callable[..., Any], tuple[Any, ...]]] = []
+        self._numbers = itertools.count()
+        self.time = 0.0
         self.hub = greenlet.getcurrent()
         self._tasks: list[GreenletTask] = []
         self._current: GreenletTask | None = None
@@ -142,12 +146,7 @@ class SimulationEngine:
     def now(self) -> float:
         """Time of the running task's clock in seconds, or of the events' clock if no task runs."""
         task = self._current
-        return task.time if task is not None else cast(float, self._env._now)
-
-    @property
-    def time(self) -> float:
-        """Time of the events' clock in seconds; no task's clock is behind it."""
-        return cast(float, self._env._now)
+        return task.time if task is not None else self.time
 
     def pass_time(self, seconds: float) -> None:
         """Advance the clock of the running task only."""
@@ -156,22 +155,22 @@ class SimulationEngine:
     def settle(self) -> None:
         """Process all events up to the time of the running task."""
         task = self._running()
-        if task.time > self._env._now:
-            self._env.call(task.time, self.waker("its own work"), ())
+        if task.time > self.time:
+            self.call_at(task.time, self.waker("its own work"), None)
             self.hub.switch()
 
     # --- events -----------------------------------------------------------------------------------
 
-    def event(self) -> simpy.Event:
-        """Return a new event, which happens when its `succeed` or `fail` is called."""
-        return self._env.event()
+    def event(self) -> Event:
+        """Return a new event, which happens when its `succeed` is called."""
+        return Event(self)
 
     def call_at(self, time: float, function: Callable[..., Any], *arguments: Any) -> None:
         """Schedule a function, which must not wait, at `time`."""
-        self._env.call(time, function, arguments)
+        heappush(self._queue, (max(time, self.time), next(self._numbers), function, arguments))
 
-    def wait(self, event: simpy.Event, what: str) -> Any:
-        """Wait for an event; return its value, or raise its error.
+    def wait(self, event: Event, what: str) -> None:
+        """Wait for an event.
 
         Args:
             event: an event of this engine.
@@ -179,10 +178,8 @@ class SimulationEngine:
         """
         self.settle()
         if not event.processed:
-            self._pause(event, what)
-        if not event.ok:
-            raise cast(BaseException, event.value)
-        return event.value
+            event.wakers.append(self.waker(what))
+            self.hub.switch()
 
     def waker(self, what: str) -> Callable[[Any], None]:
         """Return a function that ends the wait started by the next `pause`.
@@ -219,7 +216,7 @@ class SimulationEngine:
 
     def switch_to(self, task: GreenletTask, switch: Callable[[], Any]) -> None:
         """Run a task until it waits again; called from events only."""
-        task.end_wait(self._env._now)
+        task.end_wait(self.time)
         self._current = task
         try:
             switch()
@@ -234,12 +231,15 @@ class SimulationEngine:
             Exception: a task has raised it.
         """
         with rare_collections():
-            self.events = self._env.drain()
+            while self._queue:
+                self.time, _, function, arguments = heappop(self._queue)
+                function(*arguments)
+                self.events += 1
         stuck = [task for task in self._tasks if not task.done]
         if stuck:
             waits = "; ".join(f"{task.name} waits for {task.waits_for}" for task in stuck[:10])
             more = f"; and {len(stuck) - 10} more" if len(stuck) > 10 else ""
-            raise DeadlockError(f"deadlock at {self._env.now:.3f} s of virtual time: {waits}{more}")
+            raise DeadlockError(f"deadlock at {self.time:.3f} s of virtual time: {waits}{more}")
 
     # --- helpers ----------------------------------------------------------------------------------
 
@@ -247,13 +247,6 @@ class SimulationEngine:
         if self._current is None:
             raise RuntimeError("only a task can wait or let time pass; this was called from an event")
         return self._current
-
-    def _pause(self, event: simpy.Event, what: str) -> None:
-        """Switch to the engine until the event has happened."""
-        assert event.callbacks is not None
-        event.defused = True  # the waiting task gets the error
-        event.callbacks.append(self.waker(what))
-        self.hub.switch()
 
 
 class VirtualFuture(Future[T]):
