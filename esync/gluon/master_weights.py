@@ -19,11 +19,6 @@ class NoMasterWeightsError(ExpectedError, ValueError):
     """The state of an optimizer with `multi_precision` does not contain float32 copies as expected."""
 
 
-def has_master(optimizer: Any, weight: Any) -> bool:
-    """Return whether the optimizer keeps a float32 copy of this weight."""
-    return bool(getattr(optimizer, "multi_precision", False)) and weight.dtype == np.float16
-
-
 class MasterWeights:
     """The float32 master copies of float16 weights in an updater's state.
 
@@ -46,7 +41,7 @@ class MasterWeights:
         """
         updater, weight = self._updater(), weight.as_nd_ndarray()
         optimizer = updater.optimizer
-        if not has_master(optimizer, weight):
+        if not getattr(optimizer, "multi_precision", False) or weight.dtype != np.float16:
             return None
         if type(optimizer) not in self._positions:
             self._positions[type(optimizer)] = _find_copy(optimizer, weight)

@@ -1,5 +1,6 @@
 """Network model: hosts with one full-duplex port each, shared fairly by simultaneous transfers."""
 
+from collections import defaultdict
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -41,8 +42,8 @@ class Network:
         self._links: dict[str, Link] = {}
         self._ports: dict[tuple[bool, str], Port] = {}
         self._under_way: dict[NetworkTransfer, None] = {}  # ordered
-        self.sent: dict[str, float] = {}
-        self.received: dict[str, float] = {}
+        self.sent: dict[str, float] = defaultdict(float)
+        self.received: dict[str, float] = defaultdict(float)
 
     def of(self, host: str) -> Link:
         """Return a host's link to the network."""
@@ -63,9 +64,8 @@ class Network:
 
     def count(self, source: str, target: str, size: float) -> None:
         """Count bytes sent from one host to another."""
-        size *= self.scale
-        self.sent[source] = self.sent.get(source, 0.0) + size
-        self.received[target] = self.received.get(target, 0.0) + size
+        self.sent[source] += self.scale * size
+        self.received[target] += self.scale * size
 
     def send(
         self,

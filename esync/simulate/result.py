@@ -74,18 +74,15 @@ def _share(simulation: Simulation) -> dict[str, Any]:
 
 def _traffic(simulation: Simulation) -> dict[str, dict[str, int]]:
     """Return the bytes that every host has sent and received."""
-    sent, received = dict(simulation.network.sent), dict(simulation.network.received)
+    sent, received = simulation.network.sent.copy(), simulation.network.received.copy()
     server = simulation.cluster.state_server.host
     for sums in simulation.workers:
         host = sums.worker.host
         for question in (question for world in sums.worlds for question in world.questions):
             for source, target, size in ((host, server, question.sent), (server, host, question.received)):
-                sent[source] = sent.get(source, 0.0) + size
-                received[target] = received.get(target, 0.0) + size
-    return {
-        host: {"sent": round(sent.get(host, 0.0)), "received": round(received.get(host, 0.0))}
-        for host in sorted({*sent, *received})
-    }
+                sent[source] += size
+                received[target] += size
+    return {host: {"sent": round(sent[host]), "received": round(received[host])} for host in sorted({*sent, *received})}
 
 
 def _device(sums: WorkerMetrics, batch_size: int, step_time: float) -> dict[str, Any]:

@@ -26,11 +26,12 @@ from ..coordination.straggler_policies import OnlinePolicySettings
 from ..coordination.tier_settings import TierSettings
 from ..membership.rendezvous import directory
 from ..runtime.environment import Cluster, EnvironmentProblemError
+from ..runtime.worker_environment import JOB
 from ..version import __version__
 from . import curves as history_curves
 from . import history_reader, responses, schema, snapshots
 from .jobs import Job
-from .registry import NAME, check_name
+from .registry import check_name
 from .responses import NotFoundError, UnavailableError
 from .service import service
 
@@ -39,8 +40,8 @@ MAX_AFTER = 2**63 - 1  # largest id in a database
 KEY = re.compile(r"[0-9a-f]{32}")
 
 # Parameters of paths and queries. Names of jobs are checked by the registry, in words.
-_NAME = WithJsonSchema({"type": "string", "pattern": f"^{NAME.pattern}$"})
-_NO_NAME = WithJsonSchema({"type": "string", "pattern": f"^({NAME.pattern})?$"})
+_NAME = WithJsonSchema({"type": "string", "pattern": f"^{JOB.pattern}$"})
+_NO_NAME = WithJsonSchema({"type": "string", "pattern": f"^({JOB.pattern})?$"})
 _NO_KEY = WithJsonSchema({"type": "string", "pattern": f"^({KEY.pattern})?$"})
 _PAGE = config.HISTORY_PAGE
 JobName = Annotated[str, _NAME, Path(..., description="name of the job")]

@@ -1,7 +1,6 @@
 """Registry of jobs by name; their journals in the state folder survive the server's end."""
 
 import logging
-import re
 from pathlib import Path
 
 from .. import config
@@ -9,28 +8,27 @@ from ..coordination.coordinator import ConflictError, Coordinator, InvalidError
 from ..coordination.straggler_policies import OnlinePolicy, OnlinePolicySettings
 from ..coordination.tier_settings import TierSettings
 from ..runtime.output import printable
+from ..runtime.worker_environment import JOB
 from .history import History
 from .jobs import Job
 from .responses import UnavailableError
 
 logger = logging.getLogger("esync.state_server")
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 SUFFIX = ".journal"
 
 
-def check_name(name: str) -> str:
-    """Return a job's name, which is also that of a file.
+def check_name(name: str) -> None:
+    """Check a job's name, which is also that of a file.
 
     Raises:
         InvalidError: a job cannot have that name.
     """
-    if not NAME.fullmatch(name):
+    if not JOB.fullmatch(name):
         raise InvalidError(
             f"{name[:80]!r} is not a name of a job: up to 64 letters, digits, dots, hyphens and underscores, the first "
             "one a letter or digit"
         )
-    return name
 
 
 class JobRegistry:

@@ -36,7 +36,7 @@ SeriesOf = Callable[[LoggedRun], Series]
 def charts(section: Section) -> list[str | Charts]:
     """Return the charts of a section: the metric, and below it all others."""
     form: Format = "accuracy" if section.metric.is_accuracy else "metric"
-    over_time = _curves(section, _evaluations_over_time)
+    over_time = _curves(section, lambda run: _ascending(run.figures.times, run.figures.accuracies))
     evaluated: str | Charts = "Nothing was evaluated."
     if over_time[0]:
         over_rounds = _curves(section, _evaluations_over_rounds)
@@ -77,10 +77,6 @@ def _curves(section: Section, of: SeriesOf) -> tuple[list[Curve], str]:
             notes.append(f"{group.label}: {len(series.x)} of {places:,} points are drawn.")
         curves.append(Curve(group_label(group), line_style(group), series.x, series.y, series.low, series.high))
     return curves, " ".join(notes)
-
-
-def _evaluations_over_time(run: LoggedRun) -> Series:
-    return _ascending(run.figures.times, run.figures.accuracies)
 
 
 def _evaluations_over_rounds(run: LoggedRun) -> Series:
