@@ -54,14 +54,11 @@ class WorkerMonitor:
         lease: seconds that a worker may be silent while others wait for it, with --elastic;
             infinite without.
         clock: seconds, monotonic; the one of the server.
-        peers: returns the connected ranks; None: ask the kernel.
+        peers: returns the connected ranks.
     """
 
-    def __init__(
-        self, server: ParameterServer, lease: float, clock: Callable[[], float], peers: Peers[int] | None = None
-    ) -> None:
-        self._server, self._lease, self._clock = server, lease, clock
-        self._peers: Peers[int] = Peers() if peers is None else peers
+    def __init__(self, server: ParameterServer, lease: float, clock: Callable[[], float], peers: Peers[int]) -> None:
+        self._server, self._lease, self._clock, self._peers = server, lease, clock, peers
         self._detector: FailureDetector[int] = FailureDetector(config.CONNECTION_TIMEOUT)
         self._holders: dict[int, SlotHolder] = {}
         self._checked_at = clock()

@@ -9,7 +9,7 @@ from itertools import islice
 import numpy as np
 
 from . import wire
-from .layout import WEIGHTS, Bucket, Layout
+from .layout import WEIGHTS, Layout
 from .store import Store
 
 
@@ -78,15 +78,12 @@ class Mailboxes:
         return vector
 
     def _put(self, name: str, index: int, sequence: int, values: np.ndarray | None) -> None:
-        if values is not None:
-            for bucket in self._layout.of(name):
-                self._put_bucket(bucket, index, sequence, values)
-
-    def _put_bucket(self, bucket: Bucket, index: int, sequence: int, vector: np.ndarray) -> None:
-        store = self._store
-        with store.waiting("the rule's state to reach"):
-            self._open()
-            values = self._buffer(bucket.shard, wire.STATE, sequence, bucket.index, index)
-            values[wire.HEADER_ELEMENTS :][: bucket.stop - bucket.start] = vector[bucket.start : bucket.stop]
-            store.send(bucket.shard, [self._spec(bucket.shard)])
-            store.flush()
+        if values is None:
+            return
+        for bucket in self._layout.of(name):
+            with self._store.waiting("the rule's state to reach"):
+                self._open()
+                part = self._buffer(bucket.shard, wire.STATE, sequence, bucket.index, index)
+                part[wire.HEADER_ELEMENTS :][: bucket.stop - bucket.start] = values[bucket.start : bucket.stop]
+                self._store.send(bucket.shard, [self._spec(bucket.shard)])
+                self._store.flush()

@@ -19,7 +19,7 @@ import numpy as np
 from ...rules import Rule
 from ..codecs.base import Downlink, GetSum, Uplink
 from ..codecs.quantization import CompressionError
-from ..weighting import UNIFORM, divisor, factor
+from ..weighting import divisor, factor
 from . import wire
 from .layout import WEIGHTS, Layout
 from .payload_staging import Array, HostMemory, Memory, PayloadStaging, RankOrderedSum
@@ -80,8 +80,8 @@ class ParameterServer:
         downlink: Downlink,
         rules: Mapping[str, Rule],
         clock: Callable[[], float],
-        memory: Memory | None = None,
-        weightings: Mapping[str, str] | None = None,
+        memory: Memory | None,
+        weightings: Mapping[str, str],
     ) -> None:
         if uplink.rule is not None:
             rules = {**rules, WEIGHTS: uplink.rule}
@@ -91,7 +91,7 @@ class ParameterServer:
         self._message_type = wire.message_type(round_state.added)
         self.memory = memory if memory is not None else HostMemory()
         # Payloads are multiplied as they arrive, the sum is divided once it is complete.
-        self._weightings = weightings or dict.fromkeys(layout.sizes, UNIFORM)
+        self._weightings = weightings
         self.model = ServerModel(layout, round_state, downlink, rules, self._weightings, self.memory)
         self._clock = clock
         self._staging = PayloadStaging(self.memory)

@@ -189,7 +189,8 @@ class NodeRegistry:
         """
         if message.command == messages.ADD_NODE:
             for node in message.nodes:
-                self._add(node)
+                if self.may_join(node):
+                    self._place(node)
             return self._begin() if not self.complete else []
         if message.command in (messages.BEGUN, messages.DONE, messages.OVER):
             self._note(message)
@@ -292,10 +293,6 @@ class NodeRegistry:
         if None in ranks or len(ranks) < len(present):  # or two want the same one
             return []
         return [self._worker(rank) for rank in range(self.slots) if rank not in ranks]
-
-    def _add(self, node: Node) -> None:
-        if self.may_join(node):
-            self._place(node)
 
     def _place(self, node: Node) -> None:
         if not self.complete and sum(other.role == node.role for other in self._arriving) < self._expected[node.role]:
