@@ -131,6 +131,16 @@ def code_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
         del sys.modules[name]
 
 
+@pytest.fixture(scope="session")
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data set of a few samples, which is only read."""
+    from .data import tiny_dataset
+
+    folder = tmp_path_factory.mktemp("data")
+    tiny_dataset.write(folder)
+    return folder
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     """Mount a file system of 64 KiB, or of the size that the test is parametrized with.

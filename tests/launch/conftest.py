@@ -1,11 +1,11 @@
-"""Jobs that end with their test, a data set of a few samples, and an sshd."""
+"""Jobs that end with their test, and an sshd."""
 
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from job_fixtures import data_dir, launch  # noqa: F401
+from job_fixtures import launch  # noqa: F401
 from sshd import MISSING, SSHD, Sshd
 
 sys.path.append(str(Path(__file__).parents[1] / "data"))

@@ -1,30 +1,21 @@
-"""Fixtures of tests that launch jobs: launchers that end with their test, a data set of a few samples."""
+"""A fixture of tests that launch jobs: launchers that end with their test."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from launching import Launch
-
-
-@pytest.fixture(scope="session")
-def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    import tiny_dataset
-
-    folder = tmp_path_factory.mktemp("data")
-    tiny_dataset.write(folder)
-    return folder
+from launching import Launch, Start
 
 
 @pytest.fixture
-def launch(tmp_path: Path) -> Iterator[Callable[..., Launch]]:
+def launch(tmp_path: Path) -> Iterator[Start]:
     """Start launchers; nothing of their jobs outlives the test."""
     with contextlib.ExitStack() as stack:
 
-        def start(file: Path, *flags: str, **options: Any) -> Launch:
-            job = Launch(tmp_path, file, *flags, **options)
+        def start(*words: Any, **options: Any) -> Launch:
+            job = Launch(tmp_path, *words, **options)
             stack.callback(job.sweep)
             return job
 

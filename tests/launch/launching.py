@@ -48,13 +48,14 @@ class Launch:
 
     With `output`, standard output goes to that file, and `errors` is what has gone to standard
     error. `inside` are words in front of its command, which lead it into another network namespace.
-    `command` is the launcher's own, without the file.
+    `command` is the launcher's own, without the file, which is made where a description's content
+    is given.
     """
 
     def __init__(
         self,
         folder: Path,
-        file: Path,
+        file: Path | dict[str, Any],
         *flags: str,
         output: Path | None = None,
         inside: Sequence[str] = (),
@@ -62,6 +63,8 @@ class Launch:
         **variables: str,
     ) -> None:
         self.mark = uuid.uuid4().hex
+        if isinstance(file, dict):
+            file = write(folder / f"{self.mark}.yaml", file)
         self.log = folder / f"launch-{self.mark}.txt"
         with open(self.log, "wb") as log, open(output or self.log, "ab") as out:
             self.process = subprocess.Popen(
@@ -147,3 +150,7 @@ class Launch:
                 os.kill(number, signal.SIGKILL)
             except ProcessLookupError:
                 continue
+
+
+#: Starts launchers; see job_fixtures.
+Start = Callable[..., Launch]

@@ -5,11 +5,10 @@ They are launched from the desk over ssh, with a worker on each of three hosts.
 
 import json
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from launching import Launch, description, write
+from launching import Start, description
 from namespaces import DESK, HOSTS, Machines
 
 #: Seconds for what takes a tenth of that on a machine with nothing else to do.
@@ -34,7 +33,7 @@ class Job:
     def __init__(
         self,
         machines: Machines,
-        start: Callable[..., Launch],
+        start: Start,
         folder: Path,
         *flags: str,
         variables: dict[str, str] | None = None,
@@ -46,9 +45,8 @@ class Job:
         content["spare_hosts"] = hosts[3:]
         self._folder, self._logs = folder, Path("logs", "lenet", train["mode"])
         self._workdirs = {name: machines.workdir(name) for name in hosts}
-        file = write(folder / "cluster.yaml", content)
         words = ["--json", "job.json", "--no-evaluation", *flags]
-        self.launch = start(file, *words, inside=machines.inside(DESK))
+        self.launch = start(content, *words, inside=machines.inside(DESK))
 
     def rounds(self, host: str) -> dict[int, float]:
         """The rounds that a host's worker has logged on its own disk → when (time.time)."""

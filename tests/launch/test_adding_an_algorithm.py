@@ -1,21 +1,18 @@
 """The example of docs/how-to/adding_an_algorithm.md, run with the page's own commands."""
 
-import json
 import os
 import re
 import shlex
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from launching import Launch
+from launching import Start
 
-from tests.support.child import environment
+from tests.support import child
 from tests.support.documented import example
+from tests.support.json_files import read_json
 from tests.support.scripted_world import World
 
 pytestmark = pytest.mark.timeout(300)
@@ -28,8 +25,6 @@ GROWING = [1, 2, 3, 3, 3, 3]
 SHORT = ["--clip", "1e-6"]
 QUICK = [*SMALL, *SHORT, "--no-evaluation"]
 
-Start = Callable[..., Launch]
-
 
 def commands(program: str) -> list[list[str]]:
     """Arguments of the page's commands that start a program."""
@@ -39,32 +34,24 @@ def commands(program: str) -> list[list[str]]:
 
 def run(folder: Path, program: str, words: list[str], *flags: str, path: Path | None = None) -> str:
     """What a program prints; it has to end well."""
-    done = subprocess.run(
-        [sys.executable, "-m", program, *words, *flags],
-        cwd=folder,
-        env=environment(PYTHONPATH=os.pathsep.join(map(str, filter(None, [path, ROOT])))),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    places = os.pathsep.join(map(str, filter(None, [path, ROOT])))
+    done = child.run("-m", program, *words, *flags, timeout=120, cwd=folder, PYTHONPATH=places)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 def runs(base: Path) -> list[dict[str, Any]]:
     """What the three devices say about the whole run."""
-    files = sorted((base / "lenet" / "growing" / "localhost").glob("*/run.json"))
+    files = sorted((base / "lenet/growing/localhost").glob("*/run.json"))
     assert len(files) == 3
-    return [json.loads(file.read_text()) for file in files]
+    return [read_json(file) for file in files]
 
 
 def iterations(base: Path) -> list[list[int]]:
     """Local iterations of each round, for each device."""
-    devices = sorted((base / "lenet" / "growing" / "localhost").glob("cpu*"))
+    devices = sorted((base / "lenet/growing/localhost").glob("cpu*"))
     rounds = [[device / f"iter-{number}.txt" for number in range(1, 20)] for device in devices]
-    return [
-        [len(json.loads(file.read_text())["iteration_times"]) for file in files if file.exists()] for files in rounds
-    ]
+    return [[len(read_json(file)["iteration_times"]) for file in files if file.exists()] for files in rounds]
 
 
 @pytest.fixture
@@ -90,7 +77,7 @@ def test_documented_algorithm_trains_resumes_and_is_plotted(folder: Path, launch
         assert facts["algorithm"]["source"] == "growing.py:Growing"
         assert (facts["mode"], facts["algorithm"]["name"]) == ("growing", "growing")
         assert len(facts["algorithm"]["digest"]) == 12
-    assert 0 < distance(folder / "kept" / "round-2", folder / "kept" / "round-4") < 6 * 0.005 * 4 * 1e-6 * 1.01
+    assert 0 < distance(folder / "kept/round-2", folder / "kept/round-4") < 6 * 0.005 * 4 * 1e-6 * 1.01
 
     assert again[-2:] == ["--rounds", "15"]
     second = launch(folder / again[0], *again[1:-2], *QUICK, "--rounds", "6")
@@ -103,7 +90,7 @@ def test_documented_algorithm_trains_resumes_and_is_plotted(folder: Path, launch
     assert "Growing rounds: 18 round files" in run(folder, "logs_tools.summarize", *commands("logs_tools.summarize"))
     run(folder, "logs_tools.plot", *commands("logs_tools.plot"))
     assert (folder / "logs/lenet/growing/Growing-rounds.json").exists()
-    report = json.loads((folder / "logs/lenet/figures/speedup.json").read_text())
+    report = read_json(folder / "logs/lenet/figures/speedup.json")
     assert report["runs"]["Growing-rounds"]["method"] == "Growing rounds"
     assert {path.suffix for path in (folder / "logs/lenet/figures").glob("throughput.*")} == {".png", ".pdf"}
 
@@ -118,11 +105,11 @@ def distance(one: Path, other: Path) -> float:
 
 def test_documented_algorithm_is_a_mode_by_file_module_and_entry_point(folder: Path) -> None:
     """The entry point is that of an installed package, with the page's own line."""
-    package = folder / "installed" / "my_package"
+    package = folder / "installed/my_package"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
     (folder / "growing.py").rename(package / "growing.py")
-    dist_info = folder / "installed" / "my_package-1.0.dist-info"
+    dist_info = folder / "installed/my_package-1.0.dist-info"
     dist_info.mkdir()
     (dist_info / "METADATA").write_text("Metadata-Version: 2.1\nName: my_package\nVersion: 1.0\n")
     point = re.fullmatch(r'\[project\.entry-points\."(.*)"\]\n(.*) = "(.*)"\n', example("entry point"))

@@ -19,7 +19,7 @@ def test_job_that_has_not_begun_leaves_the_earlier_run_alone(tmp_path: Path, mon
         return []
 
     monkeypatch.setattr(report, "attach", attach)
-    folder = tmp_path / "host" / "cpu"
+    folder = tmp_path / "host/cpu"
     folder.mkdir(parents=True)
     (folder / "run.json").write_text(json.dumps({"loggers": {"mlflow": {"id": "1"}}, "started": 1}))
     plan: Any = SimpleNamespace(folder_here=tmp_path)

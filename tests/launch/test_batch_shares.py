@@ -1,9 +1,9 @@
 """Batches in proportion to the devices' speeds: from the description to the workers' environment."""
 
-import launching
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from launching import description
 from test_plan import make, options_of
 
 from esync.launch.description import DescriptionError
@@ -58,19 +58,19 @@ def test_batches_of_a_round_are_smaller_where_a_whole_one_would_make_rounds_long
 def test_preset_for_skewed_data_has_batches_by_speed_unless_described_otherwise(settings, sizes):
     by_speed = {name: value for name, value in settings.items() if name == "batch_by_speed"}
     train = {name: value for name, value in settings.items() if name not in by_speed}
-    content = {**launching.description([0.03, 3.5], network="resnet18-v1", batch_size=64, **train), **by_speed}
+    content = {**description([0.03, 3.5], network="resnet18-v1", batch_size=64, **train), **by_speed}
     expected = [f"batches by speed: {sizes} samples at first"] if sizes else []
     assert [remark for remark in make(content).remarks if remark.startswith("batches by speed")] == expected
 
 
 def test_preset_for_skewed_data_goes_on_with_equal_batches_where_others_are_impossible():
-    content = launching.description([0.03, 3.5], network="resnet18-v1", preset="skewed-data")
+    content = description([0.03, 3.5], network="resnet18-v1", preset="skewed-data")
     del content["workers"][1]["step_time"]
     job = make(content)
     assert "batches are equal: the description has no step times, which esync plan measures" in job.remarks
     assert not WorkerEnvironment.read(job.workers[0].environment).step_times
 
-    content = {**launching.description([0.03, 3.5]), "program": ["python", "train.py"]}
+    content = {**description([0.03, 3.5]), "program": ["python", "train.py"]}
     content["train"] = {"preset": "skewed-data"}
     remark = "batches are equal: a program that asks for their size may have batch_by_speed: true"
     assert remark in make(content).remarks
@@ -80,7 +80,7 @@ def test_preset_for_skewed_data_goes_on_with_equal_batches_where_others_are_impo
 
 
 def test_plan_with_batches_by_speed_tells_workers_all_step_times() -> None:
-    content = {**launching.description([0.1, 0.1], mode="sync", batch_size=8), "batch_by_speed": True}
+    content = {**description([0.1, 0.1], mode="sync", batch_size=8), "batch_by_speed": True}
     content["workers"][1]["simulate"] = {"step_time": 0.3, "fixed_time": 0.1}  # which prevails
     job = make(content)
 
@@ -100,14 +100,14 @@ def test_plan_with_batches_by_speed_tells_workers_all_step_times() -> None:
     ],
 )
 def test_plan_with_batches_by_speed_where_it_would_be_wrong_is_refused(settings: dict[str, str], message: str) -> None:
-    content = {**launching.description([0.1, 0.3], **settings), "batch_by_speed": True}
+    content = {**description([0.1, 0.3], **settings), "batch_by_speed": True}
 
     with pytest.raises(DescriptionError, match=message):
         make(content)
 
 
 def test_plan_with_batches_by_speed_without_speeds_is_refused() -> None:
-    content = {**launching.description([0.1, 0.3], mode="sync"), "batch_by_speed": True}
+    content = {**description([0.1, 0.3], mode="sync"), "batch_by_speed": True}
     content["workers"][0]["simulate"] = {"fixed_time": 0.1}
     with pytest.raises(DescriptionError, match=r"workers\[0\].simulate.fixed_time: 0.1 s should be less than"):
         make(content)

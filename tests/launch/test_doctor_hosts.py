@@ -2,13 +2,10 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
-import launching
 import pytest
-from launching import write
+from launching import description, write
 from sshd import ADDRESSES, Sshd
 
 from tests.support import child
@@ -17,15 +14,14 @@ pytestmark = pytest.mark.timeout(240)
 
 
 def doctor(file: Path) -> tuple[int, dict[str, dict[str, str]]]:
-    command = [sys.executable, "-m", "esync", "doctor", "--json", str(file)]
-    environment = child.environment(OMP_NUM_THREADS="1")
-    result = subprocess.run(command, cwd=file.parent, capture_output=True, text=True, timeout=200, env=environment)
+    command = ("-m", "esync", "doctor", "--json", str(file))
+    result = child.run(*command, timeout=200, cwd=file.parent, OMP_NUM_THREADS="1")
     assert "Traceback" not in result.stdout + result.stderr
     return result.returncode, {finding["check"]: finding for finding in json.loads(result.stdout)["findings"]}
 
 
 def described(folder: Path, data_dir: Path, sshd: Sshd, **options: object) -> Path:
-    content = launching.description([0.05, 0.1, 0.2], rounds=2, data_dir=str(data_dir))
+    content = description([0.05, 0.1, 0.2], rounds=2, data_dir=str(data_dir))
     content["hosts"] = {name: sshd.entry(name) for name in ADDRESSES}
     content["hosts"]["left"].update(options)
     for name in ADDRESSES:

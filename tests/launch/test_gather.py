@@ -18,10 +18,10 @@ def files(folder: Path) -> dict[str, str]:
 
 def test_gather_unpack_puts_logs_in_place_and_keeps_earlier_runs(tmp_path):
     host = tmp_path / "left"
-    earlier = host / "cpu" / "earlier-20260101T000000"
+    earlier = host / "cpu/earlier-20260101T000000"
     earlier.mkdir(parents=True)
     (earlier / "iter-9.txt").write_text("old")
-    (host / "cpu" / ".lock").touch()
+    (host / "cpu/.lock").touch()
     gather.unpack(NEW, host)
     assert files(host) == {**NEW, "cpu/earlier-20260101T000000/iter-9.txt": "old"}
     assert os.listdir(tmp_path) == ["left"]
@@ -67,7 +67,7 @@ def test_gather_unpack_with_suspicious_name_is_refused(tmp_path, name):
 
 
 def test_agent_gather_packs_only_results(tmp_path):
-    host = tmp_path / "esync" / "left"
+    host = tmp_path / "esync/left"
     for name in (
         "cpu/iter-1.txt",
         "cpu/run.json",
@@ -83,6 +83,6 @@ def test_agent_gather_packs_only_results(tmp_path):
     assert packed == {"cpu/iter-1.txt": "cpu/iter-1.txt", "cpu/run.json": "cpu/run.json"}
     assert json.dumps(answer)
 
-    (tmp_path / "esync" / "processes").mkdir()
-    (tmp_path / "esync" / "processes" / ".lock").write_text("abc")  # launch's own folder, on a shared disk
+    (tmp_path / "esync/processes").mkdir()
+    (tmp_path / "esync/processes/.lock").write_text("abc")  # launch's own folder, on a shared disk
     assert Agent().answer(dict(request)) == {"shared": True}

@@ -4,29 +4,27 @@
 """
 
 import contextlib
-import json
 import os
 import re
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from launching import Launch, description, write
+from launching import Launch, Start, description, write
 
 from esync.launch.command import main
 from esync.reports.runs import load_run
 from esync.reports.trace import write_trace
+from tests.support import child
+from tests.support.json_files import read_json
 from tests.support.trace_reader import read_trace
 from tests.support.variants import variants
 
 pytestmark = pytest.mark.timeout(120)
-
-Start = Callable[..., Launch]
 
 
 def rounds(folder: Path) -> list[int]:
@@ -35,7 +33,7 @@ def rounds(folder: Path) -> list[int]:
 
 def samples(folder: Path) -> dict[int, int]:
     """The samples of a worker in each round."""
-    return {number: json.loads((folder / f"iter-{number}.txt").read_text())["num_samples"] for number in rounds(folder)}
+    return {number: read_json(folder / f"iter-{number}.txt")["num_samples"] for number in rounds(folder)}
 
 
 def is_training(job: Launch, base: Path) -> Callable[[], bool]:
@@ -52,12 +50,11 @@ def test_launch_of_two_jobs_at_once_keeps_them_apart_and_each_copes_with_a_kille
     steps = [0.05, 0.13, 0.31]
     content = description(steps, local_lr=0.01, learning_rate=0.01, data_dir=str(data_dir), log_dir="base")
     content["servers"].append({"host": "right"})
-    file = write(tmp_path / "cluster.yaml", content)
-    two = write(tmp_path / "two.yaml", {**content, "workers": content["workers"][:2], "batch_by_speed": True})
+    two = {**content, "workers": content["workers"][:2], "batch_by_speed": True}
     flags = ("--no-restart", "--elastic", "--redistribute", "--rounds", "40")
     jobs = {
         "sync": launch(two, "--mode", "sync", "--json", "sync.json", "--rounds", "30", "--no-evaluation"),
-        "esync": launch(file, "--json", "esync.json", *flags),
+        "esync": launch(content, "--json", "esync.json", *flags),
     }
     for mode, job in jobs.items():
         job.until(lambda mode=mode: (tmp_path / "base/lenet" / mode / "right/cpu/iter-2.txt").exists(), limit=90)
@@ -67,15 +64,15 @@ def test_launch_of_two_jobs_at_once_keeps_them_apart_and_each_copes_with_a_kille
         assert job.processes() == {}
         workers, number = (3, 40) if mode == "esync" else (2, 30)
 
-        folder = tmp_path / "base" / "lenet" / mode
+        folder = tmp_path / "base/lenet" / mode
         devices = ["left/cpu", "right/cpu", "left/cpu-1"][:workers]
         assert [rounds(folder / device) for device in devices[::2]] == [list(range(1, number + 1))] * (workers - 1)
-        runs = [json.loads((folder / device / "run.json").read_text()) for device in devices]
+        runs = [read_json(folder / device / "run.json") for device in devices]
         assert [run["rank"] for run in runs] == list(range(workers))  # in the order of the description
         assert [run["step_time"] for run in runs] == steps[:workers]
 
         names = {"scheduler", "server-0", "server-1", *(f"worker-{rank}" for rank in range(workers))}
-        report = json.loads((tmp_path / f"{mode}.json").read_text())
+        report = read_json(tmp_path / f"{mode}.json")
         assert report["done"]
         assert report["figures"]["rounds"] == number
         assert report["figures"]["speed_limit"] == pytest.approx(sum(8 / step for step in steps[:workers]))
@@ -86,7 +83,7 @@ def test_launch_of_two_jobs_at_once_keeps_them_apart_and_each_copes_with_a_kille
         page = folder / "report.html"
         assert "report.html" in job.output
         assert "</html>" in page.read_text()
-        assert json.loads((folder / "processes" / "outcome.json").read_text()) == report
+        assert read_json(folder / "processes/outcome.json") == report
 
         write_trace([load_run(folder)], tmp_path / "trace.json")
         trace = read_trace(tmp_path / "trace.json")
@@ -102,12 +99,12 @@ def test_launch_of_two_jobs_at_once_keeps_them_apart_and_each_copes_with_a_kille
 
         logs = {path.stem for path in (folder / "processes").glob("*.log")}
         assert logs == names | ({"state-server"} if mode == "esync" else set())
-        assert "@progress" not in (folder / "processes" / "worker-0.log").read_text()
+        assert "@progress" not in (folder / "processes/worker-0.log").read_text()
         assert f"{number} rounds in 0:" in job.output
         assert re.search(r"workers: .*\d training.*  round \d+", job.output)
         exit_codes = dict.fromkeys(names, 0)  # the state server is told to end
         assert report["exit_codes"] == exit_codes | ({"worker-1": -signal.SIGKILL} if mode == "esync" else {})
-    assert (tmp_path / "base" / "lenet" / "esync" / "ESync.json").exists()
+    assert (tmp_path / "base/lenet/esync/ESync.json").exists()
     assert "lost: worker-1; the others went on" in jobs["esync"].output
     assert "test accuracy " in jobs["esync"].output
     assert "starting a replacement (1 of at most 3)" in jobs["sync"].output
@@ -120,14 +117,14 @@ def test_launch_of_two_jobs_at_once_keeps_them_apart_and_each_copes_with_a_kille
 
 def test_launch_with_diverging_worker_reports_the_failure(tmp_path, data_dir, launch: Start):
     train = {"mode": "sync", "learning_rate": 1e9, "no_evaluation": True, "max_time": 300}
-    file = write(tmp_path / "cluster.yaml", description([0.1, 0.1], data_dir=str(data_dir), **train))
-    job = launch(file, "--log-dir", "base", "--json", "job.json")
+    content = description([0.1, 0.1], data_dir=str(data_dir), **train)
+    job = launch(content, "--log-dir", "base", "--json", "job.json")
     job.finish(1)
     assert "launch: error: worker-" in job.output
     assert "ended with exit code 1; the end of base/lenet/sync/processes/worker-" in job.output
     assert "the training has diverged; try a smaller learning rate" in job.output
     assert "Traceback" not in job.output
-    report = json.loads((tmp_path / "job.json").read_text())
+    report = read_json(tmp_path / "job.json")
     assert not report["done"]
     assert {failure["how"] for failure in report["failures"]} == {"ended with exit code 1"}
 
@@ -148,12 +145,11 @@ def test_launch_with_worker_killed_near_the_end_finishes_the_run(tmp_path, data_
     content = description([0.1, 0.1], data_dir=str(data_dir), mode="dying.py:Dying", rounds=10, learning_rate=0.001)
     content["train"]["no_evaluation"] = True
     del content["state_server"]
-    file = write(tmp_path / "cluster.yaml", content)
-    job = launch(file, *flags, "--json", "result.json", ESYNC_TEST_MOMENT=moment)
+    job = launch(content, *flags, "--json", "result.json", ESYNC_TEST_MOMENT=moment)
     assert job.wait(100) == 0, job.output
     assert job.processes() == {}
     assert (tmp_path / f"died-{moment}").exists()
-    report = json.loads((tmp_path / "result.json").read_text())
+    report = read_json(tmp_path / "result.json")
     assert [replacement["name"] for replacement in report["replacements"]] == [victim]
     assert report["figures"]["rounds"] == 10
     assert list(tmp_path.glob("logs/lenet/dying/left/cpu/model/model.params"))
@@ -164,28 +160,28 @@ def test_launch_with_disk_full_for_a_while_continues(tmp_path, data_dir, launch:
     """The disk holds the logs of workers and processes, and the launcher's own output."""
     train = {"mode": "sync", "rounds": 60, "learning_rate": 0.01, "no_evaluation": True}
     content = description([0.1], data_dir=str(data_dir), log_dir=str(small_disk), **train)
-    job = launch(write(tmp_path / "cluster.yaml", content), "--json", "result.json")
-    folder = small_disk / "lenet" / "sync"
-    job.until(lambda: len(rounds(folder / "left" / "cpu")) >= 2)
+    job = launch(content, "--json", "result.json")
+    folder = small_disk / "lenet/sync"
+    job.until(lambda: len(rounds(folder / "left/cpu")) >= 2)
     with open(small_disk / "ballast", "wb", buffering=0) as ballast, contextlib.suppress(OSError):
         while True:
             ballast.write(bytes(4096))
-    logged = rounds(folder / "left" / "cpu")
+    logged = rounds(folder / "left/cpu")
     job.until(lambda: "No space left on device; the job goes on" in job.output)
-    assert rounds(folder / "left" / "cpu") == logged
+    assert rounds(folder / "left/cpu") == logged
     (small_disk / "ballast").unlink()
     job.finish()
-    assert rounds(folder / "left" / "cpu") == list(range(1, 61))
-    assert json.loads((tmp_path / "result.json").read_text())["figures"]["rounds"] == 60
+    assert rounds(folder / "left/cpu") == list(range(1, 61))
+    assert read_json(tmp_path / "result.json")["figures"]["rounds"] == 60
 
 
 def test_launch_that_ends_or_is_killed_leaves_no_process(tmp_path, data_dir, launch: Start):
     """It is terminated, interrupted during its start, and killed."""
     content = description([0.1, 0.1], max_time=300, data_dir=str(data_dir), local_lr=0.001)
-    two = write(tmp_path / "two.yaml", content)
-    one = write(tmp_path / "one.yaml", {**content, "workers": content["workers"][:1]})
+    one = {**content, "workers": content["workers"][:1]}
     started, interrupted, killed = (
-        launch(file, "--log-dir", name) for name, file in (("started", one), ("interrupted", two), ("killed", one))
+        launch(given, "--log-dir", name)
+        for name, given in (("started", one), ("interrupted", content), ("killed", one))
     )
 
     started.until(lambda: any("esync.worker" in command for command in started.processes().values()))
@@ -214,16 +210,14 @@ def test_launch_with_worker_that_never_joins_reports_and_gives_up(tmp_path, data
     hangs.chmod(0o755)
     content = description([0.1, 0.1], mode="sync", learning_rate=0.001, data_dir=str(data_dir), start_timeout=11)
     content["hosts"]["right"]["python"] = str(hangs)
-    job = launch(write(tmp_path / "cluster.yaml", content))
+    job = launch(content)
     job.finish(1)
     assert re.search(r"gave up after 1\d s of waiting for 1 of 2 workers: worker 1 on right/cpu", job.output)
-    assert "waiting for" in (tmp_path / "logs" / "lenet" / "sync" / "processes" / "scheduler.log").read_text()
+    assert "waiting for" in (tmp_path / "logs/lenet/sync/processes/scheduler.log").read_text()
 
 
 def run(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "esync.launch", *words], cwd=folder, capture_output=True, text=True, timeout=60
-    )
+    return child.run("-m", "esync.launch", *words, cwd=folder)
 
 
 def test_launch_with_tilde_uses_the_home_directory_and_with_unwritable_stdout_exits_with_1(
@@ -232,18 +226,18 @@ def test_launch_with_tilde_uses_the_home_directory_and_with_unwritable_stdout_ex
     """No shell has expanded the tilde; launcher and processes must agree on the folder."""
     train = {"mode": "sync", "rounds": 2, "data_dir": str(data_dir), "log_dir": "~/logs", "checkpoint_dir": "~/kept"}
     train["no_evaluation"] = True
-    file = write(tmp_path / "cluster.yaml", description([0.05], learning_rate=0.001, **train))
     home = tmp_path / "home"
-    job = launch(file, "--json=~/job.json", HOME=str(home), output=Path("/dev/full"))
+    content = description([0.05], learning_rate=0.001, **train)
+    job = launch(content, "--json=~/job.json", HOME=str(home), output=Path("/dev/full"))
     job.finish(1)
     assert "the job is done, but " in job.errors
     assert "bytes of standard output could not be written: No space left on device" in job.errors
     assert not (tmp_path / "~").exists()
-    folder = home / "logs" / "lenet" / "sync"
-    assert rounds(folder / "left" / "cpu") == [1, 2]
-    assert (folder / "processes" / "worker-0.log").exists()
-    assert (home / "kept" / "model").is_dir()
-    report = json.loads((home / "job.json").read_text())
+    folder = home / "logs/lenet/sync"
+    assert rounds(folder / "left/cpu") == [1, 2]
+    assert (folder / "processes/worker-0.log").exists()
+    assert (home / "kept/model").is_dir()
+    report = read_json(home / "job.json")
     assert report["figures"]["rounds"] == 2
     assert report["logs"] == str(folder)
 
@@ -268,7 +262,7 @@ def test_launch_dry_run_prints_every_command_and_starts_nothing(tmp_path, capsys
     subprocess.run(command, shell=True, check=True, capture_output=True, timeout=100)
     device = tmp_path / "my logs/lenet/local/left/cpu"
     assert rounds(device) == [1, 2]
-    assert json.loads((device / "run.json").read_text())["step_time"] == 0.1
+    assert read_json(device / "run.json")["step_time"] == 0.1
 
 
 @pytest.mark.parametrize(

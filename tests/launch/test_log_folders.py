@@ -18,10 +18,10 @@ def write(path: Path, text: str = "old") -> Path:
 
 
 def earlier_run(mode_folder: Path) -> None:
-    write(mode_folder / "cloud1" / "cpu" / "iter-1.txt")
-    write(mode_folder / "cloud1" / "cpu" / "run.json")
-    write(mode_folder / "gone" / "gpu3" / "iter-1.txt")
-    write(mode_folder / "processes" / "worker-0.log")
+    write(mode_folder / "cloud1/cpu/iter-1.txt")
+    write(mode_folder / "cloud1/cpu/run.json")
+    write(mode_folder / "gone/gpu3/iter-1.txt")
+    write(mode_folder / "processes/worker-0.log")
 
 
 def test_log_folders_with_earlier_run_move_its_logs_aside(tmp_path):
@@ -42,7 +42,7 @@ def test_log_folders_with_earlier_run_move_its_logs_aside(tmp_path):
 
 
 def test_log_folders_with_an_earlier_report_move_it_aside_or_delete_it(tmp_path):
-    page, outcome = tmp_path / "report.html", tmp_path / "processes" / "outcome.json"
+    page, outcome = tmp_path / "report.html", tmp_path / "processes/outcome.json"
     write(page)
     write(outcome)
     LogFolders(tmp_path, overwrite=False).close()
@@ -73,7 +73,7 @@ def test_log_folders_in_use_by_another_job_are_refused(tmp_path):
 def test_log_folders_that_cannot_be_created_are_refused(tmp_path):
     write(tmp_path / "file")
     with pytest.raises(LogDirectoryError, match=r"cannot write logs to .*file.*: "):
-        LogFolders(tmp_path / "file" / "esync", overwrite=False)
+        LogFolders(tmp_path / "file/esync", overwrite=False)
 
 
 def listener(port: int) -> socket.socket:
@@ -106,5 +106,5 @@ def test_ports_claim_of_port_in_use_names_it():
 def test_log_folders_with_resume_keep_the_rounds(tmp_path):
     earlier_run(tmp_path)
     LogFolders(tmp_path, overwrite=False, resume=True).close()
-    assert (tmp_path / "cloud1" / "cpu" / "iter-1.txt").read_text() == "old"
-    assert not (tmp_path / "processes" / "worker-0.log").exists()
+    assert (tmp_path / "cloud1/cpu/iter-1.txt").read_text() == "old"
+    assert not (tmp_path / "processes/worker-0.log").exists()

@@ -69,7 +69,7 @@ print(json.dumps([sorted(runs), steps, names]))
 def environment(folder: Path, *packages: str) -> Path:
     """Return a Python that has these packages, and behind them those of this one."""
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    python = folder / "bin" / "python"
+    python = folder / "bin/python"
     subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], check=True)
     site = next(folder.glob("lib/python*/site-packages"))
     (site / "behind.pth").write_text(f"{Path(__file__).resolve().parents[2]}\n{sysconfig.get_path('purelib')}\n")

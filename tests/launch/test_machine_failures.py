@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launching import Launch
+from launching import Start
 from machine_jobs import Job
 from namespaces import HOSTS, Machines, missing
 
@@ -22,7 +22,6 @@ pytestmark = pytest.mark.timeout(900)
 LONG = pytest.mark.long
 
 ANT, BEE, CAT, DOG = HOSTS
-Start = Callable[..., Launch]
 #: What `train` says in the tests of each fault; only the first one is not for --long.
 MODES = [
     {"mode": "sync"},

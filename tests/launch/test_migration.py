@@ -5,11 +5,9 @@ Without --long only the plain loop trains.
 
 import json
 import re
-from collections.abc import Callable
 
-import launching
 import pytest
-from launching import Launch, write
+from launching import Start, description
 
 from tests.support.documented import PAGES, apply, block
 from tests.support.variants import variants
@@ -41,14 +39,14 @@ def test_plain_loop_needs_six_changed_lines():
 
 
 @pytest.mark.parametrize("name", variants(PROGRAMS, quick=["loop"]))
-def test_migrated_program_trains_on_unequal_devices(tmp_path, launch: Callable[..., Launch], name: str):
+def test_migrated_program_trains_on_unequal_devices(tmp_path, launch: Start, name: str):
     source = apply(block(PAGE, f"diff: {name}"), block(PAGE, f"before: {name}"))
     source = re.sub(r"samples=(10|200) \* len\(\w+\)", "samples=384", source)  # shorter; everything else is the guide's
     (tmp_path / "train.py").write_text(source)
     (tmp_path / "small.py").write_text(SMALL_CIFAR)
-    description = {**launching.description([0.05, 0.2]), "train": {}}
+    content = {**description([0.05, 0.2]), "train": {}}
     program = ["small.py", "train.py"] if "CIFAR10" in source else ["train.py"]
-    job = launch(write(tmp_path / "cluster.yaml", description), "--", "python", *program)
+    job = launch(content, "--", "python", *program)
     job.finish(limit=300)
     runs = [json.loads(path.read_text()) for path in (tmp_path / "logs").rglob("run.json")]
     assert sorted(run["rank"] for run in runs) == [0, 1]

@@ -3,11 +3,12 @@
 import enum
 import itertools
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import launching
 import pytest
+from launching import description, write
 from pydantic import BeforeValidator
 
 from esync import arguments
@@ -26,13 +27,15 @@ def make(
     content: dict[str, Any],
     cores: int | None = None,
     resources: dict[str, HostResources] | None = None,
+    program: Sequence[str] = (),
+    here: str = "localhost",
     **typed: Any,
 ) -> LaunchPlan:
-    """Plan it with the ports 1001, 1002, …; only localhost is this machine."""
-    description = Description.model_validate(content)
-    hosts = locate(description, is_here=lambda address: address == "localhost")
-    ports = itertools.islice(itertools.count(1001), ports_needed(description))
-    return plan(description, hosts, typed, HostResources(ports, cores), resources)
+    """Plan it with the ports 1001, 1002, …; only one address is this machine's."""
+    described = Description.model_validate(content)
+    hosts = locate(described, is_here=lambda address: address == here)
+    ports = itertools.islice(itertools.count(1001), ports_needed(described))
+    return plan(described, hosts, typed, HostResources(ports, cores), resources, program)
 
 
 def options_of(spec: ProcessSpec) -> Any:
@@ -42,7 +45,7 @@ def options_of(spec: ProcessSpec) -> Any:
 
 
 def test_plan_with_collective_has_a_process_manager_instead_of_servers():
-    content = launching.description([0.1, 0.2], rounds=7, collective="ring", local_iterations=2)
+    content = description([0.1, 0.2], rounds=7, collective="ring", local_iterations=2)
     job = make({**content, "spare_hosts": ["127.0.0.1"]})
     manager, *workers = job.processes
     assert manager.name == "process-manager"
@@ -61,7 +64,7 @@ def test_plan_with_collective_has_a_process_manager_instead_of_servers():
 
 
 def test_plan_of_esync_job_contains_every_process_with_its_settings():
-    content = launching.description([0.1, 0.2, 0.3], local_lr=0.5, rounds=7)
+    content = description([0.1, 0.2, 0.3], local_lr=0.5, rounds=7)
     content["servers"].append({"host": "right", "device": "gpu1"})
     job = make(content)
     assert [spec.name for spec in job.processes] == [
@@ -143,18 +146,18 @@ def own_mode():
     ],
 )
 def test_plan_passes_algorithm_options_of_the_description_to_workers(name, value, expected):
-    (worker,) = make(launching.description([0.1], mode="own", **{name: value})).workers
+    (worker,) = make(description([0.1], mode="own", **{name: value})).workers
     assert getattr(arguments.choose_algorithm(options_of(worker)).options, name) == expected
 
 
 @pytest.mark.usefixtures("own_mode")
 def test_plan_with_option_value_that_a_worker_would_misread_is_refused():
     with pytest.raises(DescriptionError, match=r"told '0.3', and would understand 0\.003 instead"):
-        make(launching.description([0.1], mode="own", percent=30))
+        make(description([0.1], mode="own", percent=30))
 
 
 def test_plan_with_published_use_dcasgd_flag_runs_in_mode_dcasgd():
-    content = launching.description([0.1], mode="async", use_dcasgd=0)
+    content = description([0.1], mode="async", use_dcasgd=0)
     assert options_of(make(content, mode="dcasgd").workers[0]).algorithm.name == "dcasgd"
     assert options_of(make(content).workers[0]).algorithm.name == "async"
     with pytest.raises(DescriptionError, match="--use-dcasgd 0 asks to do without"):
@@ -162,7 +165,7 @@ def test_plan_with_published_use_dcasgd_flag_runs_in_mode_dcasgd():
 
 
 def test_plan_ports_keep_the_order_of_the_description():
-    processes = make(launching.description([0.1] * 12)).processes
+    processes = make(description([0.1] * 12)).processes
     ports = [int(spec.environment["PORT"]) for spec in processes if spec.role in ("server", "worker")]
     assert len(ports) == 13
     assert ports == sorted(set(ports))
@@ -171,7 +174,7 @@ def test_plan_ports_keep_the_order_of_the_description():
 
 
 def test_plan_uses_ports_of_the_description():
-    content = launching.description([0.1])
+    content = description([0.1])
     content["scheduler"]["port"], content["state_server"]["port"] = 9091, 10010
     job = make(content)
     assert job.processes[0].environment["DMLC_PS_ROOT_PORT"] == "9091"
@@ -179,7 +182,7 @@ def test_plan_uses_ports_of_the_description():
 
 
 def test_plan_shares_cores_among_the_workers_of_this_machine():
-    content = launching.description([0.1] * 3)
+    content = description([0.1] * 3)
     for worker in content["workers"][1:]:
         del worker["threads"]
     content["workers"][0]["threads"] = 7
@@ -205,16 +208,16 @@ SEVERAL_MODES = {
 
 
 def test_plan_with_shares_by_speed_gives_the_workers_the_weights():
-    job = make(launching.description([0.1, 0.4], rounds=7), partition="class:speed")
+    job = make(description([0.1, 0.4], rounds=7), partition="class:speed")
     assert [options_of(worker).partition for worker in job.workers] == ["class:4,1"] * 2
-    content = launching.description([0.1, 0.4], partition="speed")
+    content = description([0.1, 0.4], partition="speed")
     del content["workers"][1]["step_time"]
     with pytest.raises(DescriptionError, match=r"workers\[1\].*: --partition speed needs the seconds"):
         make(content)
 
 
 def test_rate_that_the_mode_does_not_use_is_named():
-    content = launching.description([0.1] * 2, mode="esync", local_lr=0.0005)
+    content = description([0.1] * 2, mode="esync", local_lr=0.0005)
     content["train"].pop("learning_rate", None)
     message = "mode sync does not use the description's local_lr: learning_rate is 0.001"
     assert message in make(content, mode="sync").remarks
@@ -223,14 +226,14 @@ def test_rate_that_the_mode_does_not_use_is_named():
 
 
 def test_description_with_a_preset_and_another_mode_is_refused(tmp_path):
-    path = launching.write(tmp_path / "c.yaml", launching.description([0.1] * 2, preset="fast", mode="sync"))
+    path = write(tmp_path / "c.yaml", description([0.1] * 2, preset="fast", mode="sync"))
     with pytest.raises(DescriptionError, match=r"train\.mode: preset fast is of mode tiered; leave one of the two out"):
         read(path)
 
 
 @pytest.mark.parametrize("typed", [{"mode": "esync"}, {"mode": "sync"}, {"mode": "local"}])
 def test_plan_with_a_preset_of_the_description_and_another_mode_leaves_its_flags_out(typed):
-    job = make(launching.description([0.1] * 2, preset="fast", learning_rate=0.1, rounds=2), **typed)
+    job = make(description([0.1] * 2, preset="fast", learning_rate=0.1, rounds=2), **typed)
     options = options_of(job.workers[0])  # which refuses flags that make no sense in its mode
     assert (options.mode, options.preset) == (typed["mode"], None)
     assert f"mode {typed['mode']} leaves out the description's preset fast with all of its flags" in job.remarks
@@ -251,7 +254,7 @@ def test_plan_with_a_preset_of_the_description_and_another_mode_leaves_its_flags
     ],
 )
 def test_plan_with_typed_flags_overrides_description_and_drops_other_modes(typed, expected, names):
-    job = make(launching.description([0.1] * 4, **SEVERAL_MODES), **typed)
+    job = make(description([0.1] * 4, **SEVERAL_MODES), **typed)
     assert len(job.processes) == names
     options = vars(options_of(job.workers[0]))  # which refuses flags that make no sense in its mode
     assert {name: options[name] for name in expected} == expected
@@ -298,11 +301,11 @@ def test_plan_with_typed_flags_overrides_description_and_drops_other_modes(typed
 )
 def test_plan_with_contradictory_settings_is_refused(changes, typed, message):
     with pytest.raises(DescriptionError, match=message):
-        make({**launching.description([0.1]), **changes}, **typed)
+        make({**description([0.1]), **changes}, **typed)
 
 
 def test_plan_of_local_mode_has_one_worker_and_nothing_else():
-    job = make(launching.description([0.3, 0.1]), mode="local")
+    job = make(description([0.3, 0.1]), mode="local")
     (worker,) = job.processes
     assert options_of(worker).step_time == 0.3
     assert not [name for name in worker.environment if name.startswith("DMLC_")]
@@ -310,7 +313,7 @@ def test_plan_of_local_mode_has_one_worker_and_nothing_else():
 
 
 def several_machines() -> dict[str, Any]:
-    content = launching.description([0.1, 0.1, 0.1])
+    content = description([0.1, 0.1, 0.1])
     content["hosts"] = {
         "left": {"address": "10.0.0.5", "python": ".venv/bin/python", "env": {"OMP_PROC_BIND": 1, "PS_VERBOSE": "2"}},
         "right": {"address": "10.0.0.6", "user": "me", "port": 2222, "key": "~/key", "workdir": "~/esync", "env": {}},
@@ -374,7 +377,7 @@ def test_plan_with_spare_hosts_prepares_the_workers_of_one_host_each():
 
 
 def per_host(hosts: list[str], **train: Any) -> dict[str, Any]:
-    return {**launching.description([0.1] * 4, hosts, **train), "per_host": True}
+    return {**description([0.1] * 4, hosts, **train), "per_host": True}
 
 
 def groups_of(specs: list[ProcessSpec]) -> list[tuple[str | None, str | None]]:
@@ -390,12 +393,12 @@ def test_plan_per_host_tells_workers_who_shares_their_host():
 
 def test_plan_with_a_preset_and_a_collective_has_no_exchanges_per_host():
     train = {"preset": "skewed-data", "network": "resnet18-v1", "collective": "ring", "compression": "none"}
-    content = launching.description([0.1] * 4, ["left", "right"], **train)
+    content = description([0.1] * 4, ["left", "right"], **train)
     assert groups_of(make(content).workers) == [(None, None)] * 4
 
 
 def test_plan_per_host_with_one_worker_on_each_changes_nothing():
-    content = launching.description([0.1] * 2, mode="sync")
+    content = description([0.1] * 2, mode="sync")
     flat, job = make(content), make({**content, "per_host": True})
     assert job.processes == flat.processes
     assert job.remarks == (*flat.remarks, "per_host changes nothing: no host has two workers")
@@ -427,13 +430,9 @@ def test_plan_with_tilde_paths_leaves_them_to_each_host(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     content = several_machines()
     content["hosts"]["left"] |= {"python": "~/my venv/bin/python"}
-    content["hosts"]["here"] = {"address": "localhost", "python": "~/venv/bin/python"}
+    content["hosts"]["here"] = {"address": "10.0.0.7", "python": "~/venv/bin/python"}
     content["workers"][2]["host"] = "here"
-    content["hosts"]["here"]["address"] = "10.0.0.7"
-    description = Description.model_validate(content)
-    hosts = locate(description, is_here=lambda address: address == "10.0.0.7")
-    ports = itertools.islice(itertools.count(1001), ports_needed(description))
-    job = plan(description, hosts, {"log_dir": "~/logs"}, HostResources(ports, None))
+    job = make(content, here="10.0.0.7", log_dir="~/logs")
     far, _, near = job.workers
     assert near.command[0] == str(tmp_path / "venv/bin/python")
     assert far.command[0] == "~/my venv/bin/python"
@@ -451,7 +450,7 @@ def test_plan_with_network_interface_sets_no_node_host():
 
 
 def test_plan_command_can_be_pasted_into_a_shell():
-    worker = make(launching.description([0.1]), log_dir="my logs").workers[0]
+    worker = make(description([0.1]), log_dir="my logs").workers[0]
     assert " ESYNC_LOG_DIR='my logs/lenet/esync/left' " in worker.shell
     assert worker.shell.startswith("DMLC_PS_ROOT_URI=127.0.0.1 ")
 
@@ -483,7 +482,7 @@ def test_plan_ssh_command_can_be_pasted_into_a_shell():
 
 
 def test_a_run_with_a_name_has_a_folder_of_its_own():
-    job = make(launching.description([0.1, 0.2], partition="class", name="base"), log_dir="base")
+    job = make(description([0.1, 0.2], partition="class", name="base"), log_dir="base")
     assert job.mode_folder == Path("base/lenet/esync-niid@base")
     assert [options_of(worker).log_dir for worker in job.workers] == [
         f"{job.mode_folder}/{n}" for n in ("left", "right")
@@ -492,8 +491,8 @@ def test_a_run_with_a_name_has_a_folder_of_its_own():
 
 
 def test_event_files_are_below_their_folder_as_the_logs_are():
-    job = make(launching.description([0.1, 0.2], name="base", tensorboard="events"), log_dir="base")
+    job = make(description([0.1, 0.2], name="base", tensorboard="events"), log_dir="base")
     assert [options_of(worker).tensorboard for worker in job.workers] == [
         f"events/lenet/esync@base/{name}" for name in ("left", "right")
     ]
-    assert options_of(make(launching.description([0.1])).workers[0]).tensorboard is None
+    assert options_of(make(description([0.1])).workers[0]).tensorboard is None

@@ -4,22 +4,18 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from launching import Launch, description, write
+from launching import Start, description
+from test_launched_jobs import rounds
+from test_plan import make
 
-from esync.launch.description import DescriptionError, read
-from esync.launch.hosts import locate
-from esync.launch.plan import plan
-from esync.launch.resources import HostResources
+from esync.launch.description import DescriptionError
 
 pytestmark = pytest.mark.timeout(300)
 LIMIT = 120  # seconds for one job
-
-Start = Callable[..., Launch]
 
 
 def cluster(data_dir: Path, notice: float, **train: Any) -> dict[str, Any]:
@@ -28,35 +24,30 @@ def cluster(data_dir: Path, notice: float, **train: Any) -> dict[str, Any]:
     return {**description([0.1, 0.2], **{**common, **train}), "preemption_notice": notice}
 
 
-def numbers(folder: Path) -> list[int]:
-    """Rounds that a worker has logged."""
-    return sorted(int(path.stem.removeprefix("iter-")) for path in folder.glob("iter-*.txt"))
-
-
 def test_preempted_job_goes_on_without_losing_a_round(tmp_path, data_dir, launch: Start):
-    file = write(tmp_path / "cluster.yaml", cluster(data_dir, 60))
-    folder = tmp_path / "logs" / "lenet" / "sync" / "left" / "cpu"
-    job = launch(file, "--resume")
-    job.until(lambda: len(numbers(folder)) >= 3)
+    content = cluster(data_dir, 60)
+    folder = tmp_path / "logs/lenet/sync/left/cpu"
+    job = launch(content, "--resume")
+    job.until(lambda: len(rounds(folder)) >= 3)
     job.process.send_signal(signal.SIGUSR1)
     job.finish(os.EX_TEMPFAIL)
     assert "SIGUSR1: the workers have 60 s to write a checkpoint and end" in job.output
-    reached = numbers(folder)[-1]
+    reached = rounds(folder)[-1]
     assert 3 <= reached < 30
     assert f"preempted: checkpoint of round {reached} in kept" in job.output.replace(f"{tmp_path}/", "")
-    assert not (tmp_path / "kept" / "model").exists()
+    assert not (tmp_path / "kept/model").exists()
 
-    again = launch(file, "--resume")
+    again = launch(content, "--resume")
     again.finish()
-    assert numbers(folder) == list(range(1, 31))
-    assert (tmp_path / "kept" / "model" / "model.params").exists()
+    assert rounds(folder) == list(range(1, 31))
+    assert (tmp_path / "kept/model/model.params").exists()
 
 
 @pytest.mark.parametrize(("notice", "number"), [(1, signal.SIGUSR1), (600, signal.SIGTERM)])
 def test_job_that_does_not_end_in_its_time_or_is_told_twice_is_ended(tmp_path, data_dir, launch: Start, notice, number):
     content = cluster(data_dir, notice)
     content["workers"][1]["step_time"] = 10.0
-    job = launch(write(tmp_path / "cluster.yaml", content))
+    job = launch(content)
     job.until(lambda: bool(list(tmp_path.rglob("run.json"))), LIMIT)
     began = time.monotonic()
     job.process.send_signal(number)
@@ -69,16 +60,15 @@ def test_job_that_does_not_end_in_its_time_or_is_told_twice_is_ended(tmp_path, d
     assert job.gone_within(10) == {}
 
 
-def test_notice_needs_checkpoints(tmp_path, data_dir):
+def test_notice_needs_checkpoints(data_dir):
     content = cluster(data_dir, 30)
     del content["train"]["checkpoint_dir"]
-    described = read(write(tmp_path / "cluster.yaml", content))
     with pytest.raises(DescriptionError, match="preemption_notice: there is nothing to go on from without"):
-        plan(described, locate(described), {}, HostResources([1024] * 9, 1))
+        make(content)
 
 
 def test_checkpoint_that_cannot_be_written_fails_the_job(tmp_path, data_dir, launch: Start):
-    job = launch(write(tmp_path / "cluster.yaml", cluster(data_dir, 60)))
+    job = launch(cluster(data_dir, 60))
     job.until(lambda: bool(list(tmp_path.rglob("iter-3.txt"))))
     shutil.rmtree(tmp_path / "kept")
     (tmp_path / "kept").touch()
@@ -88,13 +78,12 @@ def test_checkpoint_that_cannot_be_written_fails_the_job(tmp_path, data_dir, lau
 
 
 @pytest.mark.parametrize(("place", "number"), [("check_hosts", signal.SIGUSR1), ("report.write_page", signal.SIGTERM)])
-def test_notice_while_no_process_runs_has_the_same_exit_code(tmp_path, data_dir, launch: Start, place, number):
+def test_notice_while_no_process_runs_has_the_same_exit_code(data_dir, launch: Start, place, number):
     program = (
         "import os, sys; from esync.launch import command\n"
         f"command.{place} = lambda *_: os.kill(os.getpid(), {int(number)})\n"
         "sys.exit(command.main(sys.argv[1:]))"
     )
-    file = write(tmp_path / "cluster.yaml", cluster(data_dir, 60, rounds=1))
-    job = launch(file, command=("-c", program))
+    job = launch(cluster(data_dir, 60, rounds=1), command=("-c", program))
     job.finish(os.EX_TEMPFAIL)
     assert f"launch: preempted by {number.name}: the same command with --resume goes on" in job.output

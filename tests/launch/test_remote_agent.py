@@ -9,17 +9,15 @@ from pathlib import Path
 
 import pytest
 from launching import description
+from test_plan import make
 
 from esync.algorithms.loading import digest as algorithm_digest
 from esync.algorithms.loading import find
 from esync.launch.agent_pool import AgentPool
-from esync.launch.description import Description
-from esync.launch.hosts import locate
-from esync.launch.plan import plan
 from esync.launch.preflight import check_hosts
 from esync.launch.reachability import sentences
 from esync.launch.remote_agent import Agent
-from esync.launch.resources import HostResources, Ports
+from esync.launch.resources import Ports
 from esync.runtime.user_functions import digest
 
 HERE = "127.0.0.1"
@@ -47,7 +45,7 @@ def test_agent_on_host_with_checkpoints_of_an_earlier_run_refuses(tmp_path):
             (tmp_path / name).parent.mkdir(exist_ok=True)
             (tmp_path / name).touch()
         assert "error" not in agent.answer(dict(request))
-        (tmp_path / "round-30" / "worker-1.json").touch()
+        (tmp_path / "round-30/worker-1.json").touch()
         error = agent.answer(dict(request))["error"]
         assert error.startswith(f"{tmp_path} holds checkpoints of an earlier run (round 30): go on with --resume, ")
         assert "error" not in agent.answer({**request, "checkpoints": None})
@@ -83,8 +81,6 @@ def test_agent_is_asked_about_checkpoints_and_sources_only_on_hosts_of_workers(f
         "hosts": {"far": {"address": "203.0.113.9"}, "other": {"address": "203.0.113.8"}},
         "servers": [{"host": "other"}],
     }
-    meant = Description.model_validate(content)
-    job = plan(meant, locate(meant), {}, HostResources(), {})
     requests: dict[str, dict[str, object]] = {}
 
     class Asked(AgentPool):
@@ -95,7 +91,7 @@ def test_agent_is_asked_about_checkpoints_and_sources_only_on_hosts_of_workers(f
             requests.update(questions)
             return {}
 
-    check_hosts(job, Asked(), {}, 0)
+    check_hosts(make(content), Asked(), {}, 0)
     assert [requests["other"][name] for name in ("checkpoints", "functions", "algorithm")] == [None, [], None]
     assert requests["far"]["functions"] == [(NETWORK, digest(NETWORK))]
     assert requests["far"]["algorithm"] == (ALGORITHM, algorithm_digest(find(ALGORITHM)))

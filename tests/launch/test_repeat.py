@@ -1,15 +1,13 @@
 """The same job with several seeds: `launch --repeat` and `simulate --repeat`."""
 
-import json
 import os
 import signal
 import sys
 from pathlib import Path
 from typing import Any
 
-import launching
 import pytest
-from launching import write
+from launching import description, write
 
 from esync.launch import repeat
 from esync.launch.command import main as launch_main
@@ -17,6 +15,7 @@ from esync.launch.description import DescriptionError
 from esync.launch.repeat import RunEnd, repetitions, run_all
 from esync.runtime.errors import ExpectedError
 from esync.simulate.__main__ import main as simulate
+from tests.support.json_files import read_json
 
 
 def test_each_run_has_a_seed_a_name_and_checkpoints_of_its_own():
@@ -82,7 +81,7 @@ def test_a_mistake_in_the_description_is_told_once(calls):
 
 
 def test_program_is_told_its_seed(tmp_path, capsys):
-    file = write(tmp_path / "cluster.yaml", {**launching.description([0.1]), "train": {}})
+    file = write(tmp_path / "cluster.yaml", {**description([0.1]), "train": {}})
     words = [str(file), "--dry-run", "--repeat", "2", "--name", "base", "--", "python", "train.py", "--seed={seed}"]
     assert launch_main(words) == 0
     captured = capsys.readouterr()
@@ -97,15 +96,15 @@ def test_program_is_told_its_seed(tmp_path, capsys):
 
 def test_simulations_are_repeated_and_compared(tmp_path, capsys):
     train = {"network": "lenet", "mode": "sync", "batch_size": 8, "rounds": 3, "log_dir": str(tmp_path / "logs")}
-    file = write(tmp_path / "cluster.yaml", {**launching.description([0.1, 0.2]), "train": train})
+    file = write(tmp_path / "cluster.yaml", {**description([0.1, 0.2]), "train": train})
     words = [str(file), "--numerics=none", "--quiet", "--repeat=2", "--name=base"]
     assert simulate([*words, f"--json={tmp_path}/all.json"]) == 0
-    folders = sorted(path.name for path in (tmp_path / "logs" / "lenet").iterdir())
+    folders = sorted(path.name for path in (tmp_path / "logs/lenet").iterdir())
     assert folders == ["sync@base-seed0", "sync@base-seed1"]
     captured = capsys.readouterr()
     assert "| SSGD, base | 2 |" in captured.out
     assert "simulate: run 2 of 2: base-seed1, seed 1" in captured.err
-    assert len(json.loads((tmp_path / "all.json").read_text())["runs"]) == 2
+    assert len(read_json(tmp_path / "all.json")["runs"]) == 2
     assert simulate([*words, "--sweep=epsilon=1,2"]) == 2
     assert "--repeat contradicts --sweep: sweep seed=0,1,2 instead" in capsys.readouterr().err
 
@@ -113,28 +112,28 @@ def test_simulations_are_repeated_and_compared(tmp_path, capsys):
 @pytest.mark.timeout(300)
 def test_real_job_with_two_seeds(tmp_path, data_dir, launch):
     flags = {"mode": "local", "learning_rate": 0.001, "rounds": 4, "no_evaluation": True, "data_dir": str(data_dir)}
-    file = write(tmp_path / "cluster.yaml", launching.description([0.1], **flags))
-    job = launch(file, "--repeat", "2", "--seed", "3", "--name", "base", "--json", "job.json")
+    words = ("--repeat", "2", "--seed", "3", "--name", "base", "--json", "job.json")
+    job = launch(description([0.1], **flags), *words)
     job.finish()
-    folder = tmp_path / "logs" / "lenet"
+    folder = tmp_path / "logs/lenet"
     assert sorted(path.name for path in folder.iterdir()) == ["local@base-seed3", "local@base-seed4"]
     for seed in (3, 4):
-        run = json.loads((folder / f"local@base-seed{seed}" / "left" / "cpu" / "run.json").read_text())
+        run = read_json(folder / f"local@base-seed{seed}/left/cpu/run.json")
         assert (run["seed"], run["rounds"]) == (seed, 4)
-        assert json.loads((tmp_path / f"job-base-seed{seed}.json").read_text())["done"]
+        assert read_json(tmp_path / f"job-base-seed{seed}.json")["done"]
     # On a busy machine a run whose steps overrun their times is invalid, and left out of the mean.
     assert "| Standalone, base |" in job.output, job.output
-    assert [row["seed"] for row in json.loads((tmp_path / "job.json").read_text())["runs"]] == [3, 4]
+    assert [row["seed"] for row in read_json(tmp_path / "job.json")["runs"]] == [3, 4]
 
 
 @pytest.mark.timeout(300)
 def test_ctrl_c_ends_all_runs_and_leaves_nothing(tmp_path, launch):
     (tmp_path / "train.py").write_text("import time\nprint('here', flush=True)\ntime.sleep(300)\n")
-    file = write(tmp_path / "cluster.yaml", {**launching.description([0.1]), "train": {}})
-    job = launch(file, "--repeat", "2", "--", sys.executable, "train.py")
-    log = tmp_path / "logs" / "train" / "program@seed0" / "processes" / "worker-0.log"
+    content = {**description([0.1]), "train": {}}
+    job = launch(content, "--repeat", "2", "--", sys.executable, "train.py")
+    log = tmp_path / "logs/train/program@seed0/processes/worker-0.log"
     job.until(lambda: log.exists() and "here" in log.read_text(), 120)
     os.kill(job.process.pid, signal.SIGINT)
     job.finish(1)
     assert "1 of 2 runs failed: seed0; 1 more have not begun" in job.output
-    assert not (tmp_path / "logs" / "train" / "program@seed1").exists()
+    assert not (tmp_path / "logs/train/program@seed1").exists()

@@ -52,14 +52,14 @@ def plan_of(folder):
 @pytest.fixture
 def finished(tmp_path):
     """A plan whose job has logged a run, and its figures."""
-    plan = plan_of(tmp_path / "lenet" / "esync")
+    plan = plan_of(tmp_path / "lenet/esync")
     write_run(plan.mode_folder, {"one/gpu0": 1.0}, 10)
     (plan.mode_folder / "processes").mkdir()
     return plan, report.read_figures(plan)
 
 
 def test_report_and_comparison_give_one_share_of_overruns(tmp_path):
-    mode = tmp_path / "lenet" / "esync"
+    mode = tmp_path / "lenet/esync"
     write_run(mode, {"one/gpu0": 1.0, "two/cpu": 3.0}, 60, overruns=5)
     plan = plan_of(mode)
     figures = report.read_figures(plan)
@@ -134,4 +134,4 @@ def test_page_of_a_job_without_rounds_is_none_but_its_outcome_is_kept(finished):
     plan, _ = finished
     assert report.write_page(plan, JobOutcome(interrupted="SIGINT"), None) == ""
     assert not (plan.folder_here / "report.html").exists()
-    assert json.loads((plan.folder_here / "processes" / "outcome.json").read_text())["interrupted"] == "SIGINT"
+    assert json.loads((plan.folder_here / "processes/outcome.json").read_text())["interrupted"] == "SIGINT"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from launching import Launch, write
+from launching import Start, write
 from slurm_cluster import MISSING, NODES, PROGRAMS, SlurmCluster
 from test_launched_jobs import rounds
 
@@ -26,8 +26,7 @@ pytestmark = pytest.mark.timeout(400)
 LONG = 180
 ROOT = Path(__file__).parents[2]
 STAND_IN = Path(__file__).parent / "stand_in"
-EXAMPLE = ROOT / "examples" / "slurm"
-Start = Callable[..., Launch]
+EXAMPLE = ROOT / "examples/slurm"
 
 
 def variables(nodes: str, node: str = "") -> dict[str, str]:
@@ -128,12 +127,12 @@ def test_host_with_srun_and_login_is_refused_and_its_errors_name_the_shared_fold
 
 def test_launch_with_stand_in_for_srun_runs_a_whole_job(tmp_path, data_dir, launch: Start):
     train = {"mode": "esync", "network": "lenet", "batch_size": 8, "local_lr": 0.01, "rounds": 4}
-    file = write(tmp_path / "train.yaml", {"train": {**train, "data_dir": str(data_dir), "no_evaluation": True}})
+    content = {"train": {**train, "data_dir": str(data_dir), "no_evaluation": True}}
     nodes = variables(f"{NODES[0]}:1:1:0 {NODES[1]}:2:2:0", node=NODES[0])
-    running = launch(file, "--slurm", "--json", "job.json", PYTHONPATH=str(ROOT), **nodes)
+    running = launch(content, "--slurm", "--json", "job.json", PYTHONPATH=str(ROOT), **nodes)
     running.finish()
     assert json.loads((tmp_path / "job.json").read_text())["figures"]["rounds"] == 4
-    folder = tmp_path / "logs" / "lenet" / "esync"
+    folder = tmp_path / "logs/lenet/esync"
     for device in (f"{NODES[0]}/cpu", f"{NODES[1]}/cpu", f"{NODES[1]}/cpu-1"):
         assert rounds(folder / device) == [1, 2, 3, 4]
 
@@ -186,7 +185,7 @@ def test_example_on_real_slurm_runs_on_both_nodes(tmp_path, data_dir, cluster):
     assert batch.state == "COMPLETED", batch.output.read_text()
     assert "done: ESync, 3 rounds" in batch.output.read_text()
     for node in NODES:
-        assert rounds(tmp_path / "logs" / "lenet" / "esync" / node / "cpu") == [1, 2, 3]
+        assert rounds(tmp_path / "logs/lenet/esync" / node / "cpu") == [1, 2, 3]
     batch.until(lambda: batch.processes() == [])
 
 
@@ -204,13 +203,13 @@ def test_example_on_real_slurm_that_is_requeued_resumes_and_when_cancelled_leave
 
 def test_example_on_real_slurm_writes_a_checkpoint_when_its_time_is_nearly_over(tmp_path, data_dir, cluster):
     batch = Batch(cluster, tmp_path, data_dir, "--rounds", "100000", "--checkpoint-every", "100000")
-    device = tmp_path / "logs" / "lenet" / "esync" / NODES[1] / "cpu"
+    device = tmp_path / "logs/lenet/esync" / NODES[1] / "cpu"
     batch.until(lambda: len(rounds(device)) >= 3)
     cluster.run("scancel", "--batch", "--signal=USR1", batch.number)  # as --signal=B:USR1@60 does
     batch.until(lambda: batch.state == "FAILED" and batch.processes() == [])
     assert f"ExitCode={os.EX_TEMPFAIL}:0" in cluster.run("scontrol", "show", "job", batch.number)
     assert "SIGUSR1: the workers have 50 s to write a checkpoint and end" in batch.output.read_text()
-    assert (tmp_path / "kept" / f"round-{rounds(device)[-1]}").is_dir()
+    assert (tmp_path / f"kept/round-{rounds(device)[-1]}").is_dir()
 
 
 @pytest.mark.parametrize("flags", ["--gres=gpu:2 -n 1", "--gpus-per-task=1 -n 2 -c 1", "--gpus=2 -n 2"])

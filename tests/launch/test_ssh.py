@@ -1,7 +1,6 @@
 """Whole jobs over ssh, with a real sshd and two hosts with folders of their own."""
 
 import contextlib
-import json
 import os
 import re
 import signal
@@ -15,7 +14,7 @@ from typing import Any
 
 import launching
 import pytest
-from launching import Launch, write
+from launching import Start, write
 from sshd import ADDRESSES, Sshd, make_key
 from test_launched_jobs import rounds, run
 from test_supervisor import ends, impatient, spec, supervise  # noqa: F401
@@ -25,12 +24,12 @@ from esync.launch.agent_pool import AgentPool, RemoteHostError
 from esync.launch.commands import COMMON
 from esync.launch.hosts import Host, HostEntry
 from esync.launch.ssh import pasteable
+from tests.support.json_files import read_json
 
 pytestmark = pytest.mark.timeout(400)
 #: Seconds for what takes ten on a machine with nothing else to do.
 LONG = 180
 
-Start = Callable[..., Launch]
 TOKEN = "a-secret-that-nobody-may-see"
 
 
@@ -65,10 +64,10 @@ def test_launch_over_ssh_runs_a_whole_job_and_gathers_the_logs(tmp_path, data_di
     content["hosts"]["right"]["env"] = {"GREETING": "it's me; $HOME"}
     content["scheduler"]["port"] = 0
     for name in ("left/cpu", "right/gpu7"):  # of an earlier run, there
-        earlier = machines / name.partition("/")[0] / "logs" / "lenet" / "esync" / name
+        earlier = machines / name.partition("/")[0] / "logs/lenet/esync" / name
         earlier.mkdir(parents=True)
         (earlier / "iter-99.txt").write_text("{}")
-    job = launch(write(tmp_path / "cluster.yaml", content), "--json", "job.json", "--follow", ESYNC_TOKEN=TOKEN)
+    job = launch(content, "--json", "job.json", "--follow", ESYNC_TOKEN=TOKEN)
 
     job.until(trained(machines), LONG)
     workers = job.workers()
@@ -81,24 +80,24 @@ def test_launch_over_ssh_runs_a_whole_job_and_gathers_the_logs(tmp_path, data_di
     assert sum("DMLC_NODE_HOST=127.0.0.3" in environment for environment in environments) == 1
 
     job.finish()
-    report = json.loads((tmp_path / "job.json").read_text())
+    report = read_json(tmp_path / "job.json")
     names = {"scheduler", "server-0", "worker-0", "worker-1"}
     assert report["exit_codes"] == dict.fromkeys(names, 0)
     assert report["figures"]["rounds"] == 4
-    folder = tmp_path / "logs" / "lenet" / "esync"
+    folder = tmp_path / "logs/lenet/esync"
     devices = ("left/cpu", "right/cpu")
     for device in devices:
         assert rounds(folder / device) == [1, 2, 3, 4]
         remote = machines / device.partition("/")[0] / "logs/lenet/esync" / device
         for path in remote.glob("[!.]*.*"):
             assert (folder / device / path.name).read_text() == path.read_text()
-    runs = [json.loads((folder / device / "run.json").read_text()) for device in devices]
+    runs = [read_json(folder / device / "run.json") for device in devices]
     assert sorted(run["rank"] for run in runs) == [0, 1]
-    assert not (folder / "right" / "gpu7").exists()
+    assert not (folder / "right/gpu7").exists()
     assert [path for path in folder.rglob("*") if ".copy-" in path.name] == []
-    assert TOKEN not in (folder / "processes" / "worker-0.log").read_text()
+    assert TOKEN not in (folder / "processes/worker-0.log").read_text()
     assert re.search(r"^scheduler \| .*everyone is here$", job.output, re.MULTILINE)
-    assert "everyone is here" in (folder / "processes" / "scheduler.log").read_text()
+    assert "everyone is here" in (folder / "processes/scheduler.log").read_text()
 
 
 def _command_lines() -> list[str]:
@@ -134,11 +133,11 @@ def test_launch_over_ssh_with_broken_connection_replaces_the_worker(tmp_path, da
     content = endless(sshd, data_dir)
     content["hosts"]["mine"] = {"address": "127.0.0.1"}
     content["scheduler"], content["servers"] = {"host": "mine"}, [{"host": "mine"}]
-    job = launch(write(tmp_path / "cluster.yaml", content), "--rounds", "60", "--json", "job.json")
+    job = launch(content, "--rounds", "60", "--json", "job.json")
     job.until(trained(machines), LONG)
     os.kill(parent(parent(job.worker(1))), signal.SIGKILL)  # sshd ← esync.launch.process_shim ← the worker
     job.finish()
-    (replacement,) = json.loads((tmp_path / "job.json").read_text())["replacements"]
+    (replacement,) = read_json(tmp_path / "job.json")["replacements"]
     assert replacement["name"] == "worker-1"
     assert replacement["how"] == "has lost its connection to 127.0.0.3 (ssh ended with exit code 255)"
     numbers = rounds(tmp_path / "logs/lenet/sync/right/cpu")  # of both, in one folder
@@ -205,7 +204,7 @@ def test_launch_over_ssh_reports_the_obstacles_of_all_hosts_at_once(tmp_path, da
     changed.write_text(f"[127.0.0.2]:{sshd.port} {stranger.with_suffix('.pub').read_text()}")
     other = tmp_path / "other"
     (other / "esync").mkdir(parents=True)
-    (other / "esync" / "__init__.py").write_text("__version__ = '9.9'\n")
+    (other / "esync/__init__.py").write_text("__version__ = '9.9'\n")
     with socket.socket() as closed, socket.socket() as taken:
         closed.bind(("127.0.0.2", 0))
         taken.bind(("127.0.0.1", 0))
@@ -253,7 +252,7 @@ def test_launch_over_ssh_reports_the_obstacles_of_all_hosts_at_once(tmp_path, da
         assert text in obstacles[name], obstacles[name]
     assert set(obstacles) == set(expected)
     assert not (tmp_path / "logs").exists()
-    assert not (machines / "left" / "logs").exists()
+    assert not (machines / "left/logs").exists()
 
 
 def test_launch_over_ssh_with_silent_host_gives_up(tmp_path, monkeypatch):

@@ -90,22 +90,17 @@ def supervise(
     restarts: int = 0,
     elastic: bool = False,
     view: Recorded | None = None,
+    patience: float = 60,
+    **fields: Any,
 ) -> tuple[JobOutcome, Recorded]:
     view = view or Recorded()
-    plan = LaunchPlan(specs, argparse.Namespace(start_timeout=start_timeout, elastic=elastic), folder)
-    return Supervisor(plan, folder, view, restarts).run(), view
+    plan = LaunchPlan(specs, argparse.Namespace(start_timeout=start_timeout, elastic=elastic), folder, **fields)
+    return Supervisor(plan, folder, view, restarts, patience).run(), view
 
 
 def ends(pid_file: Path, seconds: float = 5) -> bool:
     """Whether a process that has written its id ends; a signal may still be on its way to it."""
     return child.ends(int(pid_file.read_text()), seconds)
-
-
-def wait_until(condition: Callable[[], bool], limit: float = 30) -> None:
-    end = time.monotonic() + limit
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_supervisor_with_workers_that_finish_returns_ok(tmp_path):
@@ -254,7 +249,7 @@ def test_supervisor_with_process_deaf_to_sigterm_kills_it_and_its_children(tmp_p
 
 
 def test_supervisor_that_is_killed_leaves_no_descendants_in_other_sessions(tmp_path):
-    child = f"""
+    program = f"""
         import os, time
         if not os.fork():
             os.setsid()
@@ -269,11 +264,11 @@ def test_supervisor_that_is_killed_leaves_no_descendants_in_other_sessions(tmp_p
         import sys
         sys.path.insert(0, {str(Path(__file__).parent)!r})
         from test_supervisor import Path, spec, supervise
-        supervise(Path({str(tmp_path)!r}), spec("worker-0", {child!r}))
+        supervise(Path({str(tmp_path)!r}), spec("worker-0", {program!r}))
     """
     with subprocess.Popen([sys.executable, "-c", textwrap.dedent(launcher)], start_new_session=True) as process:
         try:
-            wait_until(lambda: (tmp_path / "grandchild").exists())
+            child.until((tmp_path / "grandchild").exists, 30)
         finally:
             process.kill()
     assert ends(tmp_path / "grandchild", config.LAUNCH_GRACE + 10)
@@ -314,14 +309,7 @@ def test_supervisor_that_receives_a_signal_ends_the_job(tmp_path, number, reques
     previous = signal.signal(number, signal.default_int_handler)  # where the suite runs under nohup, SIGHUP is ignored
     request.addfinalizer(lambda: signal.signal(number, previous))
     ready = tmp_path / "ready"
-
-    def send() -> None:
-        while not ready.exists():
-            time.sleep(0.05)
-        os.kill(os.getpid(), number)
-
-    sender = threading.Thread(target=send)
-    sender.start()
+    sender = signal_once(ready, number)
     before = signal.getsignal(number)
     outcome, view = supervise(
         tmp_path,
@@ -334,16 +322,15 @@ def test_supervisor_that_receives_a_signal_ends_the_job(tmp_path, number, reques
     assert signal.getsignal(number) is before
 
 
-def preempted_plan(folder: Path, *specs: ProcessSpec) -> LaunchPlan:
-    """A plan whose workers get a minute's notice."""
-    return LaunchPlan(specs, argparse.Namespace(start_timeout=30, elastic=False), folder, preemption_notice=60)
+#: Of jobs whose workers get a minute's notice.
+NOTICE: dict[str, Any] = {"start_timeout": 30, "preemption_notice": 60}
 
 
 def signal_once(file: Path, *numbers: signal.Signals) -> threading.Thread:
     """Send signals to this process as soon as there is a file."""
 
     def send() -> None:
-        wait_until(file.exists)
+        child.until(file.exists, 30)
         for number in numbers:
             os.kill(os.getpid(), number)
 
@@ -358,10 +345,8 @@ def test_job_that_is_preempted_before_its_workers_have_begun_starts_none(tmp_pat
     never = f"import time; open({str(marker)!r}, 'w'); time.sleep(60)"
     sender = signal_once(marker, *numbers)
     began = time.monotonic()
-    plan = preempted_plan(
-        tmp_path, spec("state-server", never, "state server", endless=True, ready="listening"), spec("worker-0", LONG)
-    )
-    outcome = Supervisor(plan, tmp_path, Recorded()).run()
+    server = spec("state-server", never, "state server", endless=True, ready="listening")
+    outcome, _ = supervise(tmp_path, server, spec("worker-0", LONG), **NOTICE)
     sender.join()
     assert time.monotonic() - began < 15  # less than --start-timeout
     assert (outcome.preempted, outcome.ok, outcome.failures) == ("SIGUSR1", False, [])
@@ -374,8 +359,7 @@ def test_servers_do_not_wait_for_workers_that_were_preempted_before_they_listene
     sender = signal_once(marker, signal.SIGTERM)
     began = time.monotonic()
     worker = spec("worker-0", f"import time; open({str(marker)!r}, 'w'); time.sleep(60)")
-    plan, view = preempted_plan(tmp_path, spec("server-0", LONG, "server"), worker), Recorded()
-    outcome = Supervisor(plan, tmp_path, view).run()
+    outcome, view = supervise(tmp_path, spec("server-0", LONG, "server"), worker, **NOTICE)
     sender.join()
     assert time.monotonic() - began < 20
     assert (outcome.preempted, outcome.failures) == ("SIGTERM", [])
@@ -398,9 +382,7 @@ def test_replacement_is_told_of_a_preemption_once_it_has_joined(tmp_path):
         sys.exit(1)
     """
     sender = signal_once(second, signal.SIGUSR1)
-    view = Recorded()
-    plan = preempted_plan(tmp_path, spec("worker-0", program, environment=TELLING))
-    outcome = Supervisor(plan, tmp_path, view, restarts=1).run()
+    outcome, view = supervise(tmp_path, spec("worker-0", program, environment=TELLING), restarts=1, **NOTICE)
     sender.join()
     assert (outcome.preempted, outcome.failures) == ("SIGUSR1", [])
     assert outcome.exit_codes == {"worker-0": os.EX_TEMPFAIL}, view.said

@@ -4,9 +4,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-import launching
 import pytest
-from launching import Launch, write
+from launching import Start, description
 
 from tests.support import child
 from tests.support.documented import apply, block
@@ -92,15 +91,15 @@ def test_example_alone_learns_and_goes_on_from_its_checkpoint(tmp_path: Path, na
     [("language_model", "esync", False), ("fine_tuning", "sync", False), ("gan", "sync", True)],
 )
 def test_example_in_a_cluster_learns_with_equal_weights(
-    tmp_path: Path, launch: Callable[..., Launch], name: str, mode: str, resumed: bool
+    tmp_path: Path, launch: Start, name: str, mode: str, resumed: bool
 ) -> None:
     (tmp_path / "train.py").write_text(DIGEST)
-    file = write(tmp_path / "cluster.yaml", {**launching.description([0.03, 0.1]), "train": {}})
-    processes = tmp_path / "logs" / "train" / mode / "processes"
+    content = {**description([0.03, 0.1]), "train": {}}
+    processes = tmp_path / "logs/train" / mode / "processes"
     output = ""
     for epochs in (1, 2) if resumed else (2,):
         program = ("python", "train.py", str(EXAMPLES / f"{name}.py"), *PROGRAMS[name][0], "--epochs", str(epochs))
-        job = launch(file, "-m", mode, "--checkpoint-dir", "kept", "--resume", "--", *program)
+        job = launch(content, "-m", mode, "--checkpoint-dir", "kept", "--resume", "--", *program)
         job.finish()
         first, second = ((processes / f"worker-{rank}.log").read_text() for rank in range(2))
         assert digest(first) == digest(second)

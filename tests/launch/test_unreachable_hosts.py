@@ -4,7 +4,6 @@ this machine.
 A file NAME in the folder `away` has the host NAME not answer, and ends the connections to it.
 """
 
-import argparse
 import os
 import re
 import sys
@@ -14,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import test_supervisor
 from test_supervisor import LONG, Reacting, Recorded, impatient, spec  # noqa: F401
 
 from esync import config
 from esync.launch.hosts import Host, HostEntry
 from esync.launch.outcome import JobOutcome
-from esync.launch.spec import LaunchPlan, ProcessSpec
-from esync.launch.supervisor import TICK, Supervisor
+from esync.launch.spec import ProcessSpec
+from esync.launch.supervisor import TICK
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -82,10 +82,8 @@ def goes_away(folder: Path, host: str) -> str:
     return f"open({str(folder / 'away' / host)!r}, 'w').close()"
 
 
-def supervise(folder: Path, view: Recorded, *specs: ProcessSpec, patience: float = 60, **kwargs: Any) -> JobOutcome:
-    options = argparse.Namespace(start_timeout=30, elastic=kwargs.get("elastic", False))
-    plan = LaunchPlan(specs, options, folder, spares=kwargs.get("spares", {}))
-    return Supervisor(plan, folder, view, kwargs.get("restarts", 1), patience).run()
+def supervise(folder: Path, view: Recorded, *specs: ProcessSpec, **settings: Any) -> JobOutcome:
+    return test_supervisor.supervise(folder, *specs, view=view, start_timeout=30, restarts=1, **settings)[0]
 
 
 def lives(folder: Path) -> list[str]:
@@ -96,7 +94,7 @@ def test_unreachable_host_that_answers_again_gets_its_worker_back(folder: Path) 
     """The wait is reported, and a later death still has the one allowed restart."""
 
     def answer() -> None:
-        (folder / "away" / "left").unlink()
+        (folder / "away/left").unlink()
 
     twice = worker(folder, "left", goes_away(folder, "left"))
     program = twice.command[-1] + textwrap.dedent(
@@ -135,7 +133,7 @@ def test_unreachable_host_is_replaced_by_a_spare_host(
 ) -> None:
     monkeypatch.setattr("esync.launch.supervisor.TICK", look)
     (folder / "finish").touch()
-    (folder / "away" / "dead").touch()  # a spare host that does not answer, either
+    (folder / "away/dead").touch()  # a spare host that does not answer, either
     spares = {name: {"worker-0": worker(folder, name, "")} for name in ("dead", "spare")}
     view = Recorded()
     outcome = supervise(folder, view, worker(folder, "left", goes_away(folder, "left")), spares=spares)
@@ -218,7 +216,7 @@ def test_unreachable_host_of_state_server_restarts_it_once_it_answers(folder: Pa
     """)
     server = spec("state-server", program, "state server", endless=True, resumable=True, ready="listening")
     until_again = f"import os, time\nwhile not os.path.exists({str(folder / 'again')!r}): time.sleep(0.1)"
-    view = Reacting("waiting for left", (folder / "away" / "left").unlink)
+    view = Reacting("waiting for left", (folder / "away/left").unlink)
     spares = {"spare": {"worker-0": worker(folder, "spare", "")}}
     outcome = supervise(folder, view, replace(server, host=far("left")), spec("worker-0", until_again), spares=spares)
     assert outcome.ok, view.said

@@ -1,25 +1,21 @@
 """A network in a user's file, launched."""
 
-import json
 import shutil
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import launching
 import pytest
 import user_datasets
-from launching import Launch, write
-from test_ssh import LONG, description, machines  # noqa: F401 - a fixture
+from launching import Start, description, write
+from test_ssh import LONG
 
 from esync.launch.description import DescriptionError, read
+from tests.support import child
+from tests.support.json_files import read_json
 
 pytestmark = pytest.mark.timeout(400)
 
-Start = Callable[..., Launch]
-FILE = Path(__file__).parents[1] / "support" / "user_networks.py"
+FILE = Path(__file__).parents[1] / "support/user_networks.py"
 TRAIN: dict[str, Any] = {"network": "user_networks.py:small", "local_lr": 0.01, "rounds": 2}
 
 
@@ -28,28 +24,26 @@ def test_own_network_and_images_work_in_launch_simulate_and_evaluate(tmp_path, l
     user_datasets.write_folder(tmp_path / "pets", train=12, test=4)
     shutil.copy(FILE, tmp_path)
     train = {**TRAIN, "dataset": "folder:pets", "rounds": 8, "local_lr": 0.005, "partition": "dirichlet:0.5"}
-    content = launching.description([0.05, 0.11], **train, log_dir="logs", checkpoint_dir="kept")
+    content = description([0.05, 0.11], **train, log_dir="logs", checkpoint_dir="kept")
     file = write(tmp_path / "cluster.yaml", content)
     job = launch(file)
     job.finish()
-    folder = tmp_path / "logs" / "user_networks.small" / "esync-niid"
-    facts = [json.loads((folder / device / "run.json").read_text()) for device in ("left/cpu", "right/cpu")]
+    folder = tmp_path / "logs/user_networks.small/esync-niid"
+    facts = [read_json(folder / device / "run.json") for device in ("left/cpu", "right/cpu")]
     assert len({fact["sources"]["dataset"]["digest"] for fact in facts}) == 1
     assert [fact["dataset"] for fact in facts] == ["folder:pets"] * 2
     assert facts[0]["class_names"] == list(user_datasets.CLASSES)
-    assert json.loads((folder / "left" / "cpu" / "iter-8.txt").read_text())["accuracy"] > 0.8
-    assert classifies(tmp_path / "kept" / "model", tmp_path / "pets") > 0.8
+    assert read_json(folder / "left/cpu/iter-8.txt")["accuracy"] > 0.8
+    assert classifies(tmp_path / "kept/model", tmp_path / "pets") > 0.8
 
     def ended_well(module: str, *words: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", module, *words], cwd=tmp_path, capture_output=True, text=True, timeout=LONG
-        )
+        done = child.run("-m", module, *words, timeout=LONG, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     ended_well("esync.simulate", str(file), "--log-dir", "modelled", "--json", "modelled.json")
     ended_well("esync.simulate", str(file), "--log-dir", "timed", "--numerics", "none", "--json", "timed.json")
-    modelled, timed = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("modelled", "timed"))
+    modelled, timed = (read_json(tmp_path / f"{name}.json") for name in ("modelled", "timed"))
     assert modelled["final_accuracy"] > 0.8
     assert modelled["devices"][0]["bytes_sent"] == timed["devices"][0]["bytes_sent"]
     flags = ["--checkpoint-dir", "kept", "--once", "-n", TRAIN["network"], "-d", "folder:pets"]
@@ -81,4 +75,4 @@ def test_launch_with_missing_function_or_file_names_it(tmp_path, monkeypatch, tr
     monkeypatch.chdir(tmp_path)
     shutil.copy(FILE, tmp_path)
     with pytest.raises(DescriptionError, match=f"cluster.yaml:{message}"):
-        read(write(tmp_path / "cluster.yaml", launching.description([0.05], **{**TRAIN, **train})))
+        read(write(tmp_path / "cluster.yaml", description([0.05], **{**TRAIN, **train})))

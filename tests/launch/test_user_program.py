@@ -5,15 +5,12 @@ import shlex
 import sys
 from typing import Any
 
-import launching
 import pytest
+from launching import description, write
 from test_plan import make as make_plan
 
 from esync.launch.command import parse_arguments
 from esync.launch.description import DescriptionError, read
-from esync.launch.hosts import locate
-from esync.launch.plan import plan
-from esync.launch.resources import HostResources
 from esync.launch.spec import LaunchPlan
 from esync.launch.user_program import MissingProgramError, UserProgram, words_of
 from esync.runtime.worker_environment import WorkerEnvironment
@@ -23,13 +20,7 @@ WORDS = ["python", "train.py", "--lr", "0.1"]
 
 def make(content: dict[str, Any], *typed_program: str, **typed: Any) -> LaunchPlan:
     """Plan it; the program is the description's, or was typed."""
-    if typed_program:
-        from esync.launch.description import Description
-
-        description = Description.model_validate(content)
-        hosts = locate(description, is_here=lambda address: address == "localhost")
-        return plan(description, hosts, typed, HostResources(range(1001, 1099), None), {}, typed_program)
-    return make_plan(content, **typed)
+    return make_plan(content, program=typed_program, **typed)
 
 
 def environments(job: LaunchPlan) -> list[WorkerEnvironment]:
@@ -37,7 +28,7 @@ def environments(job: LaunchPlan) -> list[WorkerEnvironment]:
 
 
 def cluster(*steps: float, program: Any = WORDS, **train: Any) -> dict[str, Any]:
-    return {**launching.description(list(steps)), "train": train, "program": program}
+    return {**description(list(steps)), "train": train, "program": program}
 
 
 def test_user_program_on_one_worker_trains_alone_whatever_the_collective():
@@ -91,7 +82,7 @@ def test_user_program_with_one_worker_needs_no_cluster():
 
 
 def test_user_program_on_the_command_line_keeps_the_description_of_the_cluster():
-    content = launching.description([0.1, 0.2], mode="sync", round_timeout=50, learning_rate=0.1)
+    content = description([0.1, 0.2], mode="sync", round_timeout=50, learning_rate=0.1)
     job = make(content, "python", "-u", "-W", "error", "own/model.py", mode="ssp")
     assert job.workers[0].command == (sys.executable, "-u", "-W", "error", "own/model.py")
     assert job.remarks[0] == "left to the program, of the description's train: batch_size, learning_rate, network"
@@ -109,13 +100,13 @@ def test_user_program_with_training_flag_of_launch_is_refused(tmp_path, name):
     flag = "--" + name.replace("_", "-")
     with pytest.raises(DescriptionError, match=f"{flag}: the program decides on it, in its arguments"):
         make(cluster(0.1, 0.2), **{name: value})
-    file = launching.write(tmp_path / "c.yaml", cluster(0.1, 0.2, mode="sync", **{name: value}))
+    file = write(tmp_path / "c.yaml", cluster(0.1, 0.2, mode="sync", **{name: value}))
     with pytest.raises(DescriptionError, match=rf"c\.yaml:\d+: train\.{name}: the program decides on it, in"):
         read(file)
 
 
 def test_user_program_has_the_options_of_a_preset_in_its_environment(tmp_path):
-    file = launching.write(tmp_path / "c.yaml", cluster(0.1, 0.2, preset="fast") | {"program": "python a.py"})
+    file = write(tmp_path / "c.yaml", cluster(0.1, 0.2, preset="fast") | {"program": "python a.py"})
     assert read(file).train == {"preset": "fast"}
     for job in (make(cluster(0.1, 0.2), preset="fast"), make(cluster(0.1, 0.2, preset="fast"))):
         (worker, _) = environments(job)
@@ -173,7 +164,7 @@ def test_words_of_accepts_a_command_or_a_list_of_words(value, words):
 
 @pytest.mark.parametrize("value", ["", "python 'train.py", [], [""], ["python", True], {"python": "train.py"}, 3])
 def test_description_with_malformed_program_is_refused(tmp_path, value):
-    file = launching.write(tmp_path / "c.yaml", cluster(0.1, program=value))
+    file = write(tmp_path / "c.yaml", cluster(0.1, program=value))
     with pytest.raises(DescriptionError, match=r"c\.yaml:\d+: program: expected a command, for instance python train"):
         read(file)
 

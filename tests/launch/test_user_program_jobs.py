@@ -1,23 +1,19 @@
 """Whole jobs of a user's own program: real schedulers, servers, state servers, and a real sshd."""
 
-import json
 import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import launching
 import pytest
-from launching import Launch, write
+from launching import Start, description
 from sshd import ADDRESSES, Sshd
 from test_launched_jobs import rounds
 
-from tests.support.child import environment
+from tests.support import child
+from tests.support.json_files import read_json
 
 pytestmark = pytest.mark.timeout(400)
 #: Seconds for what takes ten on a machine with nothing else to do.
@@ -25,12 +21,10 @@ LONG = 180
 STEPS = [0.05, 0.1, 0.2]
 SOURCE = Path(__file__).with_name("own_program.py")
 
-Start = Callable[..., Launch]
-
 
 def cluster(steps: list[float] = STEPS, hosts: list[str] | None = None) -> dict[str, Any]:
     """A cluster that trains nothing in particular."""
-    return {**launching.description(steps, hosts), "train": {}}
+    return {**description(steps, hosts), "train": {}}
 
 
 def program(folder: Path) -> Path:
@@ -40,15 +34,15 @@ def program(folder: Path) -> Path:
 
 def worker_log(folder: Path, worker: int) -> str:
     """What a worker has printed."""
-    return (folder / "processes" / f"worker-{worker}.log").read_text()
+    return (folder / f"processes/worker-{worker}.log").read_text()
 
 
 def test_own_program_trains_is_replaced_and_leaves_logs_and_figures(tmp_path, data_dir, launch: Start):
     program(tmp_path)
     words = ("--json", "job.json", "-m", "esync", "--", "python", "train.py", str(data_dir), "40")
-    job = launch(write(tmp_path / "cluster.yaml", cluster()), *words)
-    folder = tmp_path / "logs" / "train" / "esync"
-    job.until(lambda: (folder / "right" / "cpu" / "iter-3.txt").exists(), LONG)
+    job = launch(cluster(), *words)
+    folder = tmp_path / "logs/train/esync"
+    job.until(lambda: (folder / "right/cpu/iter-3.txt").exists(), LONG)
     os.kill(job.worker(1, " train.py "), signal.SIGKILL)
     job.finish()
     assert "worker-1 (right/cpu) was ended by SIGKILL" in job.output
@@ -56,13 +50,13 @@ def test_own_program_trains_is_replaced_and_leaves_logs_and_figures(tmp_path, da
 
     devices = ["left/cpu", "right/cpu", "left/cpu-1"]
     assert [rounds(folder / device)[-1] for device in devices] == [40] * 3
-    runs = [json.loads((folder / device / "run.json").read_text()) for device in devices]
+    runs = [read_json(folder / device / "run.json") for device in devices]
     assert [run["rank"] for run in runs] == [0, 1, 2]
     for number in range(3):
         assert f"I am worker {number} of 3, esync\nepoch 1: 10 %" in worker_log(folder, number)
         assert "@event" not in worker_log(folder, number)
         assert "@progress" not in worker_log(folder, number)
-    report = json.loads((tmp_path / "job.json").read_text())
+    report = read_json(tmp_path / "job.json")
     assert (report["network"], report["program"][:2], report["mode"]) == ("train", ["python", "train.py"], "esync")
     assert [replacement["name"] for replacement in report["replacements"]] == ["worker-1"]
     assert report["replacements"][0]["joined"] is not None
@@ -75,7 +69,7 @@ def test_own_program_trains_is_replaced_and_leaves_logs_and_figures(tmp_path, da
 def test_own_program_with_the_same_error_again_ends_the_job_at_its_first_replacement(tmp_path, data_dir, launch: Start):
     program(tmp_path)
     words = ("-m", "sync", "--", "python", "train.py", str(data_dir), "5", "raise")
-    job = launch(write(tmp_path / "cluster.yaml", cluster(STEPS[:2])), *words)
+    job = launch(cluster(STEPS[:2]), *words)
     job.finish(1)
     assert job.output.count("starting a replacement") == 1
     reason = "by the same error at the same place as the process that it replaced: it would happen again"
@@ -83,12 +77,9 @@ def test_own_program_with_the_same_error_again_ends_the_job_at_its_first_replace
     assert "ValueError: no such picture" in job.output
 
 
-def run_alone(folder: Path, *words: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+def run_alone(folder: Path, *words: str, **variables: str) -> Any:
     """Run the program by hand, with nothing of a cluster in its environment but these variables."""
-    command = [sys.executable, "train.py", *words]
-    return subprocess.run(
-        command, cwd=folder, env=environment(**variables), capture_output=True, text=True, timeout=LONG
-    )
+    return child.run("train.py", *words, timeout=LONG, cwd=folder, **variables)
 
 
 def test_program_alone_trains_in_mode_local_and_says_so(tmp_path, data_dir):
@@ -111,7 +102,6 @@ def test_own_program_over_ssh_trains_and_is_not_replaced_when_it_fails_after_the
 ):
     content = cluster([0.05, 0.1], ["right", "left"])  # by their addresses they would be the other way round
     content["hosts"] = {name: sshd.entry(name, workdir=str(tmp_path / name)) for name in ADDRESSES}
-    file = write(tmp_path / "cluster.yaml", content)
     for name in ADDRESSES:
         (tmp_path / name).mkdir()
     words = (
@@ -130,7 +120,7 @@ def test_own_program_over_ssh_trains_and_is_not_replaced_when_it_fails_after_the
     )
 
     program(tmp_path / "right")
-    absent = launch(file, *words)
+    absent = launch(content, *words)
     assert absent.wait(LONG) == 1
     where = re.escape(f"a relative path begins in {tmp_path / 'left'}")
     assert re.search(rf"host left: there is no file train\.py; copy it there; {where}", absent.output), absent.output
@@ -138,18 +128,18 @@ def test_own_program_over_ssh_trains_and_is_not_replaced_when_it_fails_after_the
 
     program(tmp_path)
     program(tmp_path / "left").write_text("print('an older one')")
-    older = launch(file, *words)
+    older = launch(content, *words)
     assert older.wait(LONG) == 1
     assert re.search(r"host left: train\.py differs from the one where launch runs", older.output), older.output
 
     program(tmp_path / "left")
-    job = launch(file, *words)
+    job = launch(content, *words)
     job.finish(1)
     failed = r"worker-1 \(left/cpu\) ended with exit code 1; the end of .*\n(.*\n)*.*the disk is full"
     assert re.search(failed, job.output), job.output
     assert "replacement" not in job.output
-    folder = tmp_path / "base" / "train" / "sync@first"
+    folder = tmp_path / "base/train/sync@first"
     for number, name in enumerate(("right", "left")):
         assert f"I am worker {number} of 2, sync" in worker_log(folder, number)
         assert rounds(folder / name / "cpu") == [1, 2, 3, 4, 5, 6]  # copied
-        assert json.loads((folder / name / "cpu" / "run.json").read_text())["rank"] == number
+        assert read_json(folder / name / "cpu/run.json")["rank"] == number

@@ -1,4 +1,4 @@
-"""What the tests of launch have: launchers, machines, a data set of a few samples; and plans in this process."""
+"""What the tests of launch have: launchers, machines; and plans in this process."""
 
 import contextlib
 import sys
@@ -12,7 +12,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[1] / "launch"))
 sys.path.append(str(Path(__file__).parents[1] / "data"))
 
-from job_fixtures import data_dir, launch  # noqa: F401
+from job_fixtures import launch  # noqa: F401
 
 
 class SameProcess(Executor):

@@ -44,6 +44,11 @@ def device(step_time: float, jitter: float = 0.05, **vectors: int) -> DeviceFigu
     return DeviceFigures(step_time, jitter, 8.0, 100, vectors or LENET)
 
 
+def measured(*step_times: float) -> Measurement:
+    """That of devices; without any, of two equal ones."""
+    return Measurement(dict(enumerate(map(device, step_times or (0.1, 0.1)))))
+
+
 def link(rate: float, latency: float) -> LinkFigures:
     return LinkFigures(latency, rate, rate)
 
@@ -83,7 +88,7 @@ def test_what_launch_reads_stays_as_it_is(tmp_path: Path) -> None:
     content["workers"][1] |= {"step_time": 0.2, "simulate": {"pauses": [{"at": 5.0, "lasting": 1.0}], "trace": "gone"}}
     case = Case(tmp_path, content)
     before = case.file.read_text()
-    description = case.calibrate(Measurement({0: device(0.1), 1: device(0.25)}))
+    description = case.calibrate(measured(0.1, 0.25))
     assert case.file.read_text() == before
     worker = description.workers[1]
     assert (worker.step_time, worker.threads, worker.device) == (0.2, 2, "gpu0")
@@ -97,7 +102,7 @@ def test_what_launch_reads_stays_as_it_is(tmp_path: Path) -> None:
 def test_device_without_figures_keeps_its_own_time_or_is_left_out(tmp_path: Path) -> None:
     content = cluster()
     content["workers"][1]["simulate"] = {"step_time": 0.7}
-    measurement = Measurement({0: device(0.1)})
+    measurement = measured(0.1)
     assert [worker.simulate.step_time for worker in Case(tmp_path, content).calibrate(measurement).workers] == [
         0.1,
         0.7,
@@ -140,32 +145,28 @@ def test_nearest_host_has_no_less_than_half_of_the_ordinary_latency(tmp_path: Pa
 
 
 def test_network_is_left_out_where_all_is_on_one_machine(tmp_path: Path) -> None:
-    description = Case(tmp_path, cluster(network={"bandwidth": "1Mbit"})).calibrate(
-        Measurement({0: device(0.1), 1: device(0.1)})
-    )
+    description = Case(tmp_path, cluster(network={"bandwidth": "1Mbit"})).calibrate(measured())
     assert description.network.bandwidth is None
 
 
 def test_size_of_the_model_is_written_where_no_table_has_it(tmp_path: Path) -> None:
-    description = Case(tmp_path, cluster()).calibrate(Measurement({0: device(0.1)}))
+    description = Case(tmp_path, cluster()).calibrate(measured(0.1))
     assert description.simulate.model_bytes is None
     other = {0: device(0.1, weights=1000, statistics=24)}
     assert Case(tmp_path, cluster()).calibrate(Measurement(other)).simulate.model_bytes == 4096
 
 
 def test_program_is_described_with_its_size_and_batch(tmp_path: Path) -> None:
-    content = cluster(train={})
-    measurement = Measurement({0: device(0.1), 1: device(0.1)})
-    description = Case(tmp_path, content).calibrate(measurement, program=("python", "train.py", "--fast"))
-    assert description.program == ("python", "train.py", "--fast")
+    program = ("python", "train.py", "--fast")
+    description = Case(tmp_path, cluster(train={})).calibrate(measured(), program=program)
+    assert description.program == program
     assert description.simulate.model_bytes == 4 * LENET["weights"]
     assert description.simulate.batch_size == 8
 
 
 def test_typed_program_takes_the_place_of_the_described_training(tmp_path: Path) -> None:
     content = cluster(train={"mode": "esync", "network": "lenet", "batch_size": 16, "log_dir": "here"})
-    measurement = Measurement({0: device(0.1), 1: device(0.1)})
-    description = Case(tmp_path, content).calibrate(measurement, program=("python", "train.py"))
+    description = Case(tmp_path, content).calibrate(measured(), program=("python", "train.py"))
     assert description.train == {"mode": "esync", "log_dir": "here"}
 
 
@@ -186,12 +187,12 @@ def test_file_of_the_users_is_never_replaced(tmp_path: Path) -> None:
     case = Case(tmp_path, cluster())
     case.calibrated.write_text("workers: []\n")
     with pytest.raises(CalibratedFileError, match="has not written it"):
-        case.calibrate(Measurement({0: device(0.1), 1: device(0.1)}))
+        case.calibrate(measured())
     assert case.calibrated.read_text() == "workers: []\n"
     case.calibrated.unlink()
-    case.calibrate(Measurement({0: device(0.1), 1: device(0.1)}))
+    case.calibrate(measured())
     check_path(case.calibrated)
-    assert case.calibrate(Measurement({0: device(0.2), 1: device(0.1)})).workers[0].simulate.step_time == 0.2
+    assert case.calibrate(measured(0.2, 0.1)).workers[0].simulate.step_time == 0.2
 
 
 def test_file_that_could_not_be_written_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
@@ -199,8 +200,8 @@ def test_file_that_could_not_be_written_is_refused_before_anything_is_measured(t
     with pytest.raises(CalibratedFileError, match="has not written it"):
         check_path(tmp_path / "pipe")
     (tmp_path / "file").touch()
-    for place in (tmp_path / "file" / "x.yaml", Path("/proc/x.yaml")):
+    for place in (tmp_path / "file/x.yaml", Path("/proc/x.yaml")):
         with pytest.raises(CalibratedFileError, match=r"x\.yaml cannot be written: .*; name another file with --write"):
             check_path(place)
-    check_path(tmp_path / "new" / "x.yaml")
+    check_path(tmp_path / "new/x.yaml")
     assert list((tmp_path / "new").iterdir()) == []

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,13 +25,6 @@ time.sleep(600)
 """
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + 90
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.05)
-
-
 def test_program_that_ignores_sigterm_is_gone_after_many_interrupts(tmp_path: Path) -> None:
     localhost = {"host": "localhost"}
     content = {
@@ -48,12 +40,12 @@ def test_program_that_ignores_sigterm_is_gone_after_many_interrupts(tmp_path: Pa
     plan = subprocess.Popen(words, env=child.environment(TMPDIR=str(tmp_path)), start_new_session=True)
     pid = 0
     try:
-        until(pid_file.exists, "the program has not started")
+        child.until(pid_file.exists, 90, "the program has not started")
         pid = int(pid_file.read_text())
         while plan.poll() is None:
             plan.send_signal(signal.SIGINT)
             time.sleep(0.1)
-        until(lambda: not Path("/proc", str(pid)).exists(), "the program is still there")
+        child.until(lambda: not Path("/proc", str(pid)).exists(), 90, "the program is still there")
         assert plan.returncode in (1, -signal.SIGINT)  # Python hears no more in its last moments
         assert list(tmp_path.glob("esync-plan-*")) == []
     finally:

@@ -1,6 +1,5 @@
 """The logs of an earlier run in the place of a measurement; here the simulator has written them."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,8 @@ from esync.planning.log_measurement import LogsError, measure_from_logs
 from esync.planning.measured_description import write_measured
 from esync.planning.measurement import Measurement
 from esync.simulate.job import SimulationJob, run
+
+from ..support.json_files import change_json
 
 
 def logged(folder: Path, hosts: tuple[str, ...] = ("localhost", "localhost"), **fields: Any) -> Path:
@@ -36,8 +37,7 @@ def logged(folder: Path, hosts: tuple[str, ...] = ("localhost", "localhost"), **
     content.pop("network", None)
     file.write_text(yaml.safe_dump(content))
     for path in (folder / "logs").rglob("run.json"):  # a simulation without gradients has a model of one weight
-        facts = json.loads(path.read_text())
-        path.write_text(json.dumps({**facts, "parameters": 61_706}))
+        change_json(path, parameters=61_706)
     return file
 
 
@@ -90,7 +90,7 @@ def test_logs_of_another_cluster_are_refused_with_what_is_there(tmp_path: Path) 
 
 def test_folder_of_several_runs_is_refused(tmp_path: Path) -> None:
     file = logged(tmp_path)
-    shutil.copytree(tmp_path / "logs" / "lenet", tmp_path / "logs" / "again")
+    shutil.copytree(tmp_path / "logs/lenet", tmp_path / "logs/again")
     with pytest.raises(LogsError, match="holds several runs"):
         measured(file)
 
@@ -120,7 +120,7 @@ def test_run_that_cannot_be_simulated_still_tells_the_times_of_its_devices(tmp_p
     file = logged(tmp_path, ("10.9.0.1", "10.9.0.2"), network={"bandwidth": "20Mbit"})
     file.write_text(file.read_text() + "network: {bandwidth: 7Mbit}\n")
     for path in (tmp_path / "logs").rglob("run.json"):
-        path.write_text(json.dumps({**json.loads(path.read_text()), "options": {"mode": mode}}))
+        change_json(path, options={"mode": mode})
     path, missing = write_measured(file, lambda text: None, from_logs=tmp_path / "logs")
     assert [line.partition(":")[0] for line in missing] == ["servers and network"]
     content = yaml.safe_load(path.read_text())

@@ -1,6 +1,5 @@
 """Samples to a target, and the noise scale, from logs that the simulator has written; and times planned from them."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -11,6 +10,8 @@ from esync.planning.__main__ import main
 from esync.planning.log_training import TargetError, read_training
 from esync.reports.runs import RunError
 from esync.simulate.job import SimulationJob, run
+
+from ..support.json_files import read_json
 
 
 @pytest.fixture(scope="module")
@@ -38,12 +39,10 @@ def test_training_in_logs_reaches_its_best_accuracy_and_has_the_noise_scale(clus
     accuracies = {
         int(path.stem.removeprefix("iter-")): entry["accuracy"]
         for path in logs.rglob("iter-*.txt")
-        if "accuracy" in (entry := json.loads(path.read_text()))
+        if "accuracy" in (entry := read_json(path))
     }
     best = max(accuracies, key=lambda number: (accuracies[number], -number))
-    used = sum(
-        json.loads(path.read_text())["num_samples"] for n in range(1, best + 1) for path in logs.rglob(f"iter-{n}.txt")
-    )
+    used = sum(read_json(path)["num_samples"] for n in range(1, best + 1) for path in logs.rglob(f"iter-{n}.txt"))
 
     training, notes = read_training(logs)
 
@@ -60,7 +59,7 @@ def test_training_in_logs_reaches_its_best_accuracy_and_has_the_noise_scale(clus
 
 def test_logs_of_one_device_of_several_are_refused(cluster: Path, tmp_path: Path) -> None:
     logs = next((cluster.parent / "logs").glob("mlp/esync/localhost/*"))
-    shutil.copytree(logs, tmp_path / "mlp" / "esync" / "localhost" / logs.name)
+    shutil.copytree(logs, tmp_path / "mlp/esync/localhost" / logs.name)
     with pytest.raises(RunError, match="logs of one device of several"):
         read_training(tmp_path)
 
@@ -71,13 +70,13 @@ def test_plan_from_logs_predicts_times_to_the_target_for_a_program(
     logs, out = str(cluster.parent / "logs"), tmp_path / "plan.json"
     words = [str(cluster), "--from-logs", logs, "--modes", "esync,local", "--json", str(out)]
     assert main([*words, "--write", str(tmp_path / "a.yaml"), "--jobs", "1", "--", "python", "train.py"]) == 0
-    plan, shown = json.loads(out.read_text()), capsys.readouterr()
+    plan, shown = read_json(out), capsys.readouterr()
     rows = {row["method"]: row for members in plan["classes"].values() for row in members}
     assert f"to {plan['target']}" in shown.out
     assert "gradient noise scale in the logs" in " ".join(shown.out.split())
     alone, esync = (next(row for name, row in rows.items() if name.startswith(mode)) for mode in ("local", "esync"))
     assert alone["time_to_target"] * alone["useful"] == pytest.approx(esync["time_to_target"] * esync["useful"])
-    rounds = [json.loads(path.read_text()) for path in Path(logs).rglob("iter-*.txt")]
+    rounds = [read_json(path) for path in Path(logs).rglob("iter-*.txt")]
     (reached,) = {entry["total_time"] for entry in rounds if f"{entry.get('accuracy', 0):.3f}" == plan["target"]} or {0}
     assert rows["esync"]["time_to_target"] == pytest.approx(reached, rel=0.15)
     assert "-- python train.py" in shown.out

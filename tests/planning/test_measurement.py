@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from launching import description
 
 from esync.launch.description import Description
 from esync.launch.resources import HostResources
@@ -32,26 +33,18 @@ def tiny(tmp_path: Path) -> Path:
 
 
 def cluster(data: Path, *steps: float) -> Description:
-    return Description.model_validate(
-        {
-            "scheduler": {"host": "localhost"},
-            "servers": [{"host": "localhost"}],
-            "state_server": {"host": "localhost"},
-            "workers": [{"host": "localhost", "device": "cpu", "step_time": step, "threads": 1} for step in steps],
-            "train": {"network": "lenet", "batch_size": 8, "data_dir": str(data)},
-        }
-    )
+    return Description.model_validate(description(list(steps), ["localhost"], data_dir=str(data)))
 
 
 def test_cluster_on_this_machine_is_measured_and_nothing_is_left(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second device does not exist: it is named, and the other one is measured."""
     monkeypatch.chdir(tiny.parent)
-    description = cluster(tiny, 0.1)
-    broken = description.workers[0].model_copy(update={"device": "gpu9", "step_time": None})
-    description = description.model_copy(update={"workers": [*description.workers, broken]})
+    described = cluster(tiny, 0.1)
+    broken = described.workers[0].model_copy(update={"device": "gpu9", "step_time": None})
+    described = described.model_copy(update={"workers": [*described.workers, broken]})
     messages: list[str] = []
     before = children()  # of other tests, such as a browser's
-    measurement = measure(description, CORES, messages.append)
+    measurement = measure(described, CORES, messages.append)
     (device,) = measurement.devices.values()
     assert device.step_time >= 0.1  # padded to it; a busy machine may need longer
     assert device.vectors == {"weights": 61_706, "statistics": 0}
@@ -69,7 +62,7 @@ def test_cluster_on_this_machine_is_measured_and_nothing_is_left(tiny: Path, mon
     assert children() <= before
 
 
-def test_program_is_measured_in_the_place_of_the_worker(tmp_path: Path) -> None:
+def test_program_is_measured_in_the_place_of_the_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its batch and its model's size come from its Trainer; a program that crashes is named."""
     (tmp_path / "train.py").write_text(
         "import os, sys, esync\n"
@@ -84,14 +77,9 @@ def test_program_is_measured_in_the_place_of_the_worker(tmp_path: Path) -> None:
         "    loss.backward()\n"
         "    trainer.step(16)\n"
     )
-    description = cluster(tmp_path, 0.05, 0.05).model_copy(update={"train": {}, "state_server": None})
-    before = os.getcwd()
-    os.chdir(tmp_path)
-    try:
-        program = ("python", "train.py")
-        measurement = measure(description, CORES, lambda text: None, program)
-    finally:
-        os.chdir(before)
+    described = cluster(tmp_path, 0.05, 0.05).model_copy(update={"train": {}, "state_server": None})
+    monkeypatch.chdir(tmp_path)
+    measurement = measure(described, CORES, lambda text: None, ("python", "train.py"))
     assert measurement.devices.keys() == {0}
     assert measurement.devices[0].vectors == {"weights": 15, "statistics": 0}
     assert measurement.devices[0].batch_size == 16

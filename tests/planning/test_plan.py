@@ -1,6 +1,5 @@
 """Plans of whole clusters: what is recommended, the command line, and mistakes."""
 
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from esync.samples import UNKNOWN
 from esync.simulate import parallel
 from esync.simulate.job import SimulationJob
 
+from ..support.json_files import read_json
 from .clusters import write
 
 MODES = ("sync", "esync", "local")
@@ -157,7 +157,7 @@ def test_plan_in_processes_prints_ranking_recommendation_and_command(tmp_path, c
     assert not re.search(r"^ (--|fp16|ring)", output.out, re.MULTILINE)
     assert 'times as fast as the best of "fast devices only"' in " ".join(output.out.split())
     assert "simulated" in output.err
-    report = json.loads(json_file.read_text())
+    report = read_json(json_file)
     assert report["recommended"]["flags"]["mode"] == "esync"
     assert report["recommended"]["command"][-1].startswith("esync launch ")
     assert [method["class"] for method in report["classes"]["fast"]] == ["fast"]
@@ -180,7 +180,7 @@ def test_plan_of_hosts_with_several_workers_says_how_they_exchange_as_one(tmp_pa
     output = capsys.readouterr().out
     assert "* sync, per host" in output
     assert f"# with per_host: true in {path}:\n    esync launch {path} --mode sync\n" in output
-    report = json.loads(json_file.read_text())
+    report = read_json(json_file)
     assert report["recommended"]["per_host"]
     by_host, flat = (
         next(

@@ -3,12 +3,12 @@
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from launching import Launch, write
+from launching import Start, write
 from namespaces import DESK, Machines, missing
 
 from esync.launch.description import read
@@ -56,7 +56,7 @@ def file(tmp_path: Path, data_dir: Path, machines: Machines) -> Path:
 
 
 def test_machines_are_measured_by_one_without_mxnet_and_what_is_missing_is_named(
-    machines: Machines, launch: Callable[..., Launch], file: Path
+    machines: Machines, launch: Start, file: Path
 ) -> None:
     job = launch(file, "--modes", "sync,esync", inside=machines.inside(DESK), command=WITHOUT_MXNET)
     assert job.wait(300) == 0, job.output
@@ -79,7 +79,7 @@ def test_machines_are_measured_by_one_without_mxnet_and_what_is_missing_is_named
 
 
 def test_interrupted_measurement_leaves_nothing_on_any_machine(
-    machines: Machines, launch: Callable[..., Launch], file: Path, tmp_path: Path
+    machines: Machines, launch: Start, file: Path, tmp_path: Path
 ) -> None:
     job = launch(file, inside=machines.inside(DESK), command=("-m", "esync.planning"))
     job.until(lambda: any("esync.worker" in line for line in job.processes().values()), 200)

@@ -9,6 +9,7 @@ from esync.reports import plot, summarize
 from esync.reports.grouping import compare_singly
 from esync.reports.metrics_table import RunFigures
 from esync.reports.runs import load_network
+from tests.support.json_files import read_json
 
 MODEL_BYTES = 44_000_000
 
@@ -31,8 +32,7 @@ def summarize_logs(base: Path, *words: str, network: str = "lenet") -> int:
 
 def speedups(network_folder: Path) -> dict[str, Any]:
     """Return what plot has written to speedup.json."""
-    content: dict[str, Any] = json.loads((network_folder / "figures" / "speedup.json").read_text())
-    return content
+    return read_json(network_folder / "figures/speedup.json")
 
 
 def write_round(folder: Path, number: int, content: dict | str) -> Path:

@@ -20,6 +20,7 @@ from esync.reports.report_page.verdict import verdict
 from esync.reports.run_groups import TIME
 from esync.reports.runs import RunError
 from esync.reports.speedups import best_alone
+from tests.support.json_files import change_json, read_json
 
 DEVICES = {"h/gpu0": 0.5, "h/cpu": 2.0}
 
@@ -41,10 +42,8 @@ def logged(tmp_path: Path) -> Callable[..., Path]:
         half_time = settings.pop("half_time", 60.0) + seed
         write_run(folder, DEVICES, 600, final_accuracy=accuracy + 0.001 * seed, half_time=half_time, overruns=overruns)
         for path in folder.rglob("run.json"):
-            info = json.loads(path.read_text())
             options = {"seed": seed, "log_dir": str(folder), "overlap": False, **settings}
-            fields = {"seed": seed, "network": network, "options": options, "version": "1", **facts}
-            path.write_text(json.dumps(info | fields))
+            change_json(path, **{"seed": seed, "network": network, "options": options, "version": "1", **facts})
         return folder
 
     return write
@@ -82,7 +81,7 @@ def test_labels_keep_runs_of_equal_options_apart(logged, tmp_path: Path) -> None
     assert [group.label for group in together.groups] == ["ESync"]
     assert "runs of different names are one group" in str(compare(tmp_path).problems)
     logged("esync", 2)
-    pair = compare([tmp_path / "lenet" / "esync", tmp_path / "lenet" / "esync@before-seed0"])
+    pair = compare([tmp_path / "lenet/esync", tmp_path / "lenet/esync@before-seed0"])
     assert "runs of different names are one group, because their options are the same: before, no name" in str(
         pair.problems
     )
@@ -120,7 +119,7 @@ def test_baselines_among_the_groups_give_speedups_with_their_limit(logged, tmp_p
         logged(f"sync@a-seed{seed}", seed)
         for rate, half_time in ((1.0, 55.0), (2.0, 45.0)):
             folder = logged(f"local@x{rate:g}-seed{seed}", seed, half_time=half_time, learning_rate=rate)
-            shutil.rmtree(folder / "h" / "cpu")
+            shutil.rmtree(folder / "h/cpu")
     (section,) = compare(tmp_path).sections
     esync_group, sync_group = (next(g for g in section.groups if g.mode.name == name) for name in ("esync", "sync"))
     best = best_alone([group.figures for group in section.groups])
@@ -138,7 +137,7 @@ def test_baselines_among_the_groups_give_speedups_with_their_limit(logged, tmp_p
     assert [cell.strip() for cell in row.split("|")[2:-1]] == [
         f"{over_one.value:.2f}×", f"{over_sync.value:.2f}×", "1.25×",
     ]  # fmt: skip
-    (section_content,) = json.loads((tmp_path / "all.json").read_text())["sections"]
+    (section_content,) = read_json(tmp_path / "all.json")["sections"]
     group = next(entry for entry in section_content["groups"] if entry["label"] == "ESync, a")
     assert group["speedups"]["local"]["value"] == pytest.approx(over_one.value)
     assert group["speedup_limit"] == pytest.approx(1.25)
@@ -228,7 +227,7 @@ def test_csv_json_and_figures(logged, tmp_path: Path, capsys) -> None:
     evaluations = list(csv.DictReader((out / "runs-evaluations.csv").open()))
     assert len(evaluations) == sum(int(row["evaluations"]) for row in rows)
     assert {row["metric"] for row in evaluations} == {"accuracy"}
-    content = json.loads((out / "all.json").read_text())
+    content = read_json(out / "all.json")
     first, second = content["sections"][0]["groups"]
     assert first["differences"] is None
     assert second["differences"]["throughput"]["beyond_chance"] is False
@@ -245,7 +244,7 @@ def test_csv_json_and_figures(logged, tmp_path: Path, capsys) -> None:
 def test_curves_without_evaluations_are_not_drawn_in_silence(logged, tmp_path: Path, capsys) -> None:
     folder = logged("esync", 0)
     for path in folder.rglob("iter-*.txt"):
-        entry = json.loads(path.read_text())
+        entry = read_json(path)
         entry.pop("accuracy", None)
         path.write_text(json.dumps(entry))
     assert main([str(folder), "--figure", str(tmp_path / "c.png"), "--csv", str(tmp_path / "c.csv")]) == 0
@@ -282,34 +281,34 @@ def test_mistakes_are_told_by_name(logged, tmp_path: Path, capsys, monkeypatch, 
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("tool", [main, report.main, plot.main])
-def test_target_that_is_no_number_is_refused(capsys, tool: Callable[[list[str]], int]) -> None:
+@pytest.mark.parametrize(
+    ("tool", "words", "message"),
+    [
+        *((tool, "logs --target nan", "nan: expected a finite number") for tool in (main, report.main)),
+        (plot.main, "-b logs --target nan", "nan: expected a finite number"),
+        (main, "x --figure curve.gif", "expected a name that ends in .png, .svg, .pdf"),
+    ],
+)
+def test_value_that_cannot_be_used_is_refused(capsys, tool: Callable[[list[str]], int], words: str, message: str):
     with pytest.raises(SystemExit) as ended:
-        tool(["-b", "logs", "--target", "nan"] if tool is plot.main else ["logs", "--target", "nan"])
+        tool(words.split())
     assert ended.value.code == 2
-    assert "nan: expected a finite number" in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", [b"esync@caf\xe9", b"mine\x1b[2J"])
 def test_folders_with_odd_names_are_compared(tmp_path: Path, capsys, name: bytes) -> None:
     base = tmp_path / os.fsdecode(b"Jos\xe9")
-    for folder in (base / "lenet" / os.fsdecode(name), base / "lenet" / "sync"):
+    for folder in (base / "lenet" / os.fsdecode(name), base / "lenet/sync"):
         write_run(folder, {"cloud1/cpu": 0.5}, 30)
         for path in folder.rglob("run.json"):  # as a run writes it, whose mode has no such name
-            path.write_text(json.dumps({**json.loads(path.read_text()), "mode": "esync"}))
+            change_json(path, mode="esync")
     table, page = tmp_path / "runs.csv", tmp_path / "report.html"
     assert main([str(base), "--csv", str(table), "--figure", str(tmp_path / "curves.png")]) == 0
     assert report.main([str(base), "-o", str(page)]) == 0
     assert "\x1b" not in capsys.readouterr().out
     assert bytes(base) in table.read_bytes()
     assert "Jos" in page.read_text(encoding="utf-8")
-
-
-def test_bad_figure_is_refused(capsys) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(["x", "--figure", "curve.gif"])
-    assert caught.value.code == 2
-    assert "expected a name that ends in .png, .svg, .pdf" in capsys.readouterr().err
 
 
 def test_frames_of_pandas(logged, tmp_path: Path) -> None:

@@ -37,9 +37,9 @@ def curves(*runs: Path) -> dict[str, list[tuple[list[float], list[float]]]]:
 
 
 def test_logged_numbers_of_unequal_workers_are_means_by_samples(tmp_path):
-    run = tmp_path / "program" / "esync"
-    write_logged(run / "one" / "gpu0", loss=[4.0, 2.0, None, 1.0], rate=[0.1, 0.1, 0.1, 0.1])
-    write_logged(run / "two" / "cpu", loss=[8.0, 6.0, 1.0, ...], own=[..., ..., 5.0, ...])
+    run = tmp_path / "program/esync"
+    write_logged(run / "one/gpu0", loss=[4.0, 2.0, None, 1.0], rate=[0.1, 0.1, 0.1, 0.1])
+    write_logged(run / "two/cpu", loss=[8.0, 6.0, 1.0, ...], own=[..., ..., 5.0, ...])
     assert summarize_logs(tmp_path, network="program") == 0
     summary = json.loads((run / "ESync.json").read_text())
     assert summary["one"]["gpu0"]["logged"] == {"loss": [4.0, 2.0, None, 1.0], "rate": [0.1] * 4}
@@ -59,10 +59,10 @@ def test_logged_numbers_of_long_runs_are_joined(tmp_path):
 
 
 def test_reports_compare_runs_that_log_different_names_or_nothing(tmp_path):
-    write_logged(tmp_path / "first" / "gpu0", loss=[3.0, 2.0])
-    write_logged(tmp_path / "second" / "gpu0", other=[0.0, -1.0])
-    write_run(tmp_path / "lenet" / "esync", {"one/gpu0": 1.0}, 10.0)
-    drawn = curves(tmp_path / "first" / "gpu0", tmp_path / "second" / "gpu0", tmp_path / "lenet" / "esync")
+    write_logged(tmp_path / "first/gpu0", loss=[3.0, 2.0])
+    write_logged(tmp_path / "second/gpu0", other=[0.0, -1.0])
+    write_run(tmp_path / "lenet/esync", {"one/gpu0": 1.0}, 10.0)
+    drawn = curves(tmp_path / "first/gpu0", tmp_path / "second/gpu0", tmp_path / "lenet/esync")
     assert [drawn[name] for name in ("loss", "other")] == [[([2.0, 4.0], [3.0, 2.0])], [([2.0, 4.0], [0.0, -1.0])]]
 
 

@@ -25,7 +25,7 @@ VALUES = (2.5, 0.00041, 1.25)
 def make(base: Path, mode: str, values: tuple[float, ...] = VALUES, **facts: object) -> Path:
     """Write a run of a mode whose rounds of ten seconds end with these losses, and summarize it."""
     make_round = esync_round if mode == "esync" else sync_round
-    folder = base / "lenet" / mode / "host" / "cpu"
+    folder = base / "lenet" / mode / "host/cpu"
     for number, value in enumerate(values, 1):
         write_round(folder, number, make_round(number, 10.0 * number, loss=value))
     (folder / "run.json").write_text(json.dumps({"metric": LOSS} | facts))

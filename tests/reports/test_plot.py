@@ -21,6 +21,7 @@ from esync.reports.speedups import speedup
 from esync.reports.summarize import main as summarize
 from esync.reports.summary_file import DeviceSummary, RunInfo, SummaryError, load_summary
 from esync.reports.tables import duration, runs_text
+from tests.support.json_files import change_json, read_json
 
 CLUSTER = {"cloud1/gpu0": 0.5, "cloud1/cpu": 2.0, "cloud3/gpu0": 0.4}
 
@@ -127,7 +128,7 @@ def test_plot_writes_all_five_figures_and_the_table(tmp_path: Path, capsys: pyte
         "local": {"final_accuracy": 0.97, "half_time": 2.0},
     }
     folder = make(tmp_path, modes)
-    (folder / "async" / "cloud1" / "cpu" / "iter-3.txt").unlink()
+    (folder / "async/cloud1/cpu/iter-3.txt").unlink()
     report = tmp_path / "report.json"
     assert plot_logs(tmp_path, "--json", str(report)) == 0
 
@@ -143,7 +144,7 @@ def test_plot_writes_all_five_figures_and_the_table(tmp_path: Path, capsys: pyte
         assert (out / f"{name}.pdf").read_bytes().startswith(b"%PDF")
     output = capsys.readouterr().out
     assert (out / "speedup.txt").read_text() in output
-    runs = json.loads((out / "speedup.json").read_text())["runs"]
+    runs = read_json(out / "speedup.json")["runs"]
     assert list(runs) == ["ESync", "Sync", "Async", "DCASGD", "ESync-Non-IID", "Standalone"]
     assert runs["ESync"]["speedup"] == pytest.approx(runs["Sync"]["time_to_target"] / runs["ESync"]["time_to_target"])
     assert runs["Sync"]["speedup"] == 1.0
@@ -158,7 +159,7 @@ def test_plot_writes_all_five_figures_and_the_table(tmp_path: Path, capsys: pyte
     assert f"{ratio:.2f}× " in output
     # 25 rounds of 2.4 s; 4 · 64 + 64 + 5 · 64 samples each
     assert runs["ESync"]["throughput"] == pytest.approx(640 / 2.4)
-    content = json.loads(report.read_text())
+    content = read_json(report)
     assert sorted(Path(path).stem for path in content["figures"]) == sorted(2 * names)
 
 
@@ -188,7 +189,7 @@ def test_plot_of_published_logs_draws_estimated_traffic(tmp_path: Path) -> None:
     for run in runs.values():
         assert (run["bytes_estimated"], run["bytes_received_per_second"], run["efficiency"]) == (True, None, None)
         assert run["accuracy_device"] == "cloud1 gpu0"
-    assert "traffic estimated, push only" in (folder / "figures" / "speedup.txt").read_text()
+    assert "traffic estimated, push only" in (folder / "figures/speedup.txt").read_text()
 
 
 def test_plot_reads_a_summary_of_the_published_tool(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -199,7 +200,7 @@ def test_plot_reads_a_summary_of_the_published_tool(tmp_path: Path, capsys: pyte
         "aggregate_time_list": [1.0, 1.0],
     }
     summary = {"cloud1": {"gpu0": {"accuracy_list": [0.5, 0.8], **columns}, "cpu": {"accuracy_list": [], **columns}}}
-    path = tmp_path / "resnet18-v1" / "sync" / "Sync.json"
+    path = tmp_path / "resnet18-v1/sync/Sync.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(summary))
 
@@ -226,11 +227,11 @@ def test_plot_with_unusable_summaries_names_them_and_leaves_them_out(
     for mode in ("sync", "async"):
         shutil.rmtree(folder / mode / "cloud1")
         shutil.rmtree(folder / mode / "cloud3")
-    (folder / "sync" / "Sync.json").write_text('{"h": {"cpu": {"accuracy_list": [1, 2')
-    broken = json.loads((folder / "async" / "Async.json").read_text())
+    (folder / "sync/Sync.json").write_text('{"h": {"cpu": {"accuracy_list": [1, 2')
+    broken = read_json(folder / "async/Async.json")
     broken["cloud1"]["cpu"]["num_samples_list"].pop()
-    (folder / "async" / "Async.json").write_text(json.dumps(broken))
-    (folder / "dcasgd" / "DCASGD.json").unlink()
+    (folder / "async/Async.json").write_text(json.dumps(broken))
+    (folder / "dcasgd/DCASGD.json").unlink()
     capsys.readouterr()
     assert plot_logs(tmp_path) == 0
     stderr = capsys.readouterr().err
@@ -265,10 +266,10 @@ def test_summary_with_impossible_numbers_is_refused_by_name(tmp_path: Path, fiel
 def test_plot_with_extreme_numbers_draws_them(tmp_path: Path, changes: dict) -> None:
     """A quotient by almost no time is unknown; everything else fits on an axis."""
     folder = make(tmp_path, {"esync": {}})
-    for path in (folder / "esync" / "cloud1" / "cpu").glob("iter-*.txt"):
-        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-    shutil.rmtree(folder / "esync" / "cloud1" / "gpu0")
-    shutil.rmtree(folder / "esync" / "cloud3")
+    for path in (folder / "esync/cloud1/cpu").glob("iter-*.txt"):
+        change_json(path, **changes)
+    shutil.rmtree(folder / "esync/cloud1/gpu0")
+    shutil.rmtree(folder / "esync/cloud3")
     for program in (summarize, main):
         assert program(["-b", str(tmp_path), "-n", "lenet", "--json", str(tmp_path / "all.json")]) == 0
 
@@ -354,7 +355,7 @@ def test_named_runs_stand_beside_the_others(tmp_path: Path) -> None:
         write_run(tmp_path / "lenet" / folder, {"h/gpu0": seconds, "h/cpu": 1.5}, 400)
     assert summarize_logs(tmp_path) == 0
     assert plot_logs(tmp_path) == 0
-    table = (tmp_path / "lenet" / "figures" / "speedup.txt").read_text()
+    table = (tmp_path / "lenet/figures/speedup.txt").read_text()
     for label in ("SSGD ", "SSGD, b", "ESync ", "ESync, a", "ESync, b"):
         assert f"| {label}" in table
     runs = figures_below(tmp_path / "lenet")

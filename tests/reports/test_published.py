@@ -96,7 +96,7 @@ def test_smoothed_table_marks_and_names_runs_that_are_too_short_for_the_window()
 def test_command_of_the_page_draws_smoothed_curves_outside_the_project(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = (ROOT / "results" / "reproduction" / "README.md").read_text("utf-8").replace("\\\n", " ")
+    page = (ROOT / "results/reproduction/README.md").read_text("utf-8").replace("\\\n", " ")
     program, *words = shlex.split(re.findall(r"esync plot [^\n`]*--published-smoothing[^\n`]*", page)[0])
     monkeypatch.chdir(ROOT)
     assert (program, words[0]) == ("esync", "plot")
@@ -104,7 +104,7 @@ def test_command_of_the_page_draws_smoothed_curves_outside_the_project(
     assert out is not None
     assert not out.resolve().is_relative_to(ROOT)
     assert main([*words[1:], "--out", str(tmp_path / "drawn")]) == 0
-    assert (tmp_path / "drawn" / "accuracy-iid-smoothed.png").exists()
+    assert (tmp_path / "drawn/accuracy-iid-smoothed.png").exists()
 
 
 def test_smoothing_leaves_out_rounds_missing_in_the_log() -> None:

@@ -25,6 +25,7 @@ from esync.reports.report_page.timeline import BLOCKS, timelines
 from esync.reports.runs import LoggedRun, load_run
 from esync.reports.summary_file import DeviceSummary, RunInfo
 from esync.runtime.output import printable
+from tests.support.json_files import change_json
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>'\"&{{figures}}<!--\u2028"
 
@@ -268,9 +269,9 @@ def test_timeline_shows_an_exchange_behind_training_as_computing():
 
 
 def test_report_of_logs_names_invalid_runs_and_missing_rounds(tmp_path):
-    mode = tmp_path / "logs" / "lenet" / "esync"
+    mode = tmp_path / "logs/lenet/esync"
     write_run(mode, {"one/gpu0": 1.0, "two/cpu": 3.0}, 60, overruns=5)
-    (mode / "two" / "cpu" / "iter-4.txt").unlink()
+    (mode / "two/cpu/iter-4.txt").unlink()
     parsed = page_of(compare([mode]))
     assert "invalid: overruns" in parsed.text
     share = re.search(r"invalid: overruns ([\d.]+ %)", parsed.text)
@@ -284,7 +285,7 @@ def test_report_of_logs_names_invalid_runs_and_missing_rounds(tmp_path):
 
 
 def test_overruns_of_batches_by_speed_name_the_batch_that_takes_the_step_time(tmp_path):
-    mode = tmp_path / "lenet" / "esync"
+    mode = tmp_path / "lenet/esync"
     write_run(mode, {"one/cpu": 3.0}, 60, overruns=5, options={"batch_by_speed": True})
     comparison = compare([mode])
     assert " % of 3 s for 64 samples)" in comparison.sections[0].groups[0].runs[0].figures.overruns
@@ -292,9 +293,9 @@ def test_overruns_of_batches_by_speed_name_the_batch_that_takes_the_step_time(tm
 
 
 def test_timeline_after_a_missing_round_does_not_stretch_the_next_one(tmp_path):
-    mode = tmp_path / "lenet" / "esync"
+    mode = tmp_path / "lenet/esync"
     for number in (1, 2, 5):
-        write_round(mode / "one" / "cpu", number, esync_round(number, 2.6 * number, exchange=0.5))
+        write_round(mode / "one/cpu", number, esync_round(number, 2.6 * number, exchange=0.5))
     (timeline,) = timelines("a run", load_run(mode).summary)
     assert timeline.note == ""
     *_, last = timeline.lanes[0].blocks
@@ -303,10 +304,9 @@ def test_timeline_after_a_missing_round_does_not_stretch_the_next_one(tmp_path):
 
 
 def test_events_are_those_that_launch_has_left(tmp_path):
-    mode = tmp_path / "lenet" / "esync"
+    mode = tmp_path / "lenet/esync"
     write_run(mode, {"one/gpu0": 1.0}, 10)
-    facts = json.loads((mode / "one" / "gpu0" / "run.json").read_text())
-    (mode / "one" / "gpu0" / "run.json").write_text(json.dumps({**facts, "resumed": 7}))
+    change_json(mode / "one/gpu0/run.json", resumed=7)
     path = mode / OUTCOME_FILE
     path.parent.mkdir()
     outcome = {
@@ -332,7 +332,7 @@ def test_events_are_those_that_launch_has_left(tmp_path):
     "content", ["", "[]", '{"replacements": 3, "lost": ["worker 1"], "seconds": 1}', "\xff", "[" * 10**5]
 )
 def test_events_of_a_broken_file_are_none(tmp_path, content):
-    mode = tmp_path / "lenet" / "esync"
+    mode = tmp_path / "lenet/esync"
     write_run(mode, {"one/gpu0": 1.0}, 10)
     (mode / OUTCOME_FILE).parent.mkdir()
     (mode / OUTCOME_FILE).write_text(content, encoding="latin-1")
@@ -340,7 +340,7 @@ def test_events_of_a_broken_file_are_none(tmp_path, content):
 
 
 def test_report_command_writes_the_file_and_the_log_tools_do_not_notice_it(tmp_path, capsys):
-    mode = tmp_path / "logs" / "lenet" / "esync"
+    mode = tmp_path / "logs/lenet/esync"
     write_run(mode, {"one/gpu0": 1.0, "two/cpu": 3.0}, 60)
     assert report.main([str(mode), "-o", str(mode / "report.html")]) == 0
     captured = capsys.readouterr()

@@ -12,7 +12,7 @@ from log_trees import figures_below
 from esync.reports.published_smoothing import smoothed
 
 ROOT = Path(__file__).parents[2]
-REPRODUCTION = ROOT / "results" / "reproduction"
+REPRODUCTION = ROOT / "results/reproduction"
 NETWORK = "resnet18-v1x0.25"
 sys.path.insert(0, str(ROOT / "benchmarks"))
 reproduce = importlib.import_module("reproduce_paper")

@@ -78,6 +78,8 @@ WHOLE = json.dumps(GOOD)
         (GOOD | {"evaluation_time": -1}, "foreign", "evaluation_time"),
         (GOOD | {"step_time_overrun": "x"}, "foreign", "step_time_overrun"),
         (GOOD | {"bytes_received": -1}, "foreign", "bytes_received"),
+        (GOOD | {"parts": []}, "foreign", "parts: Input should be "),
+        (GOOD | {"parts": {"recall/1": "high"}}, "foreign", "parts → recall/1: Input should be "),
     ],
 )
 def test_read_round_of_malformed_file_says_why(tmp_path: Path, content: dict | str, category: str, reason: str) -> None:

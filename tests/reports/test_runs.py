@@ -1,6 +1,5 @@
 """Logged runs: loaded from whatever layout, with the summary as a cache of the round files."""
 
-import json
 import os
 from pathlib import Path
 
@@ -10,8 +9,17 @@ from log_trees import esync_round, summarize_logs, write_round, write_run
 from esync.reports import runs
 from esync.reports.runs import RunError, find_runs, load_network, load_run
 from esync.runtime import run_names
+from tests.support.json_files import change_json
 
 DEVICES = {"cloud1/gpu0": 0.5, "cloud1/cpu": 2.0}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """That of a run."""
+    folder = tmp_path / "lenet/esync"
+    write_run(folder, DEVICES, 30)
+    return folder
 
 
 @pytest.fixture
@@ -29,7 +37,7 @@ def rounds_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_a_run_is_loaded_with_its_facts_and_figures(tmp_path: Path) -> None:
-    folder = tmp_path / "lenet" / "esync-niid@base"
+    folder = tmp_path / "lenet/esync-niid@base"
     write_run(folder, DEVICES, 60)
     run = load_run(folder)
     assert (run.label, run.name, run.network, run.facts["rank"]) == ("ESync, base non-i.i.d.", "base", "lenet", 0)
@@ -43,17 +51,15 @@ def test_a_run_is_loaded_with_its_facts_and_figures(tmp_path: Path) -> None:
 
 def test_layouts_of_a_worker_by_hand(tmp_path: Path) -> None:
     write_run(tmp_path / "esync", DEVICES, 30)
-    host = load_run(tmp_path / "esync" / "cloud1")
-    device = load_run(tmp_path / "esync" / "cloud1" / "gpu0")
+    host = load_run(tmp_path / "esync/cloud1")
+    device = load_run(tmp_path / "esync/cloud1/gpu0")
     assert list(host.devices) == ["cloud1/cpu", "cloud1/gpu0"]
     assert list(device.devices) == ["cloud1/gpu0"]
     assert host.mode.name == device.mode.name == "esync"
-    assert not list((tmp_path / "esync" / "cloud1").glob("*.json"))
+    assert not list((tmp_path / "esync/cloud1").glob("*.json"))
 
 
-def test_current_summary_takes_the_place_of_the_rounds(tmp_path: Path, rounds_read: list[int]) -> None:
-    folder = tmp_path / "lenet" / "esync"
-    write_run(folder, DEVICES, 30)
+def test_current_summary_takes_the_place_of_the_rounds(folder: Path, rounds_read: list[int]) -> None:
     first = load_run(folder)
     assert rounds_read
     rounds_read.clear()
@@ -62,12 +68,10 @@ def test_current_summary_takes_the_place_of_the_rounds(tmp_path: Path, rounds_re
 
 
 @pytest.mark.parametrize("change", ["another round", "a late accuracy", "same size", "a round less", "run.json"])
-def test_summary_that_is_not_current_is_made_anew(tmp_path: Path, change: str, rounds_read: list[int]) -> None:
-    folder = tmp_path / "lenet" / "esync"
-    write_run(folder, DEVICES, 30)
+def test_summary_that_is_not_current_is_made_anew(folder: Path, change: str, rounds_read: list[int]) -> None:
     before = load_run(folder)
     rounds_read.clear()
-    gpu, last = folder / "cloud1" / "gpu0", len(before.devices["cloud1/gpu0"].rounds_list)
+    gpu, last = folder / "cloud1/gpu0", len(before.devices["cloud1/gpu0"].rounds_list)
     summary = next(folder.glob("*.json"))
     match change:
         case "another round":
@@ -83,7 +87,7 @@ def test_summary_that_is_not_current_is_made_anew(tmp_path: Path, change: str, r
         case "a round less":
             (gpu / f"iter-{last}.txt").unlink()
         case "run.json":
-            (gpu / "run.json").write_text(json.dumps({**json.loads((gpu / "run.json").read_text()), "seed": 7}))
+            change_json(gpu / "run.json", seed=7)
     after = load_run(folder)
     assert rounds_read
     assert after.summary != before.summary
@@ -95,18 +99,14 @@ def _age(path: Path, other: Path, seconds: int) -> None:
     os.utime(path, (at, at))
 
 
-def test_files_left_out_are_named_every_time(tmp_path: Path) -> None:
-    folder = tmp_path / "lenet" / "esync"
-    write_run(folder, DEVICES, 30)
-    write_round(folder / "cloud1" / "cpu", 2, "{")
+def test_files_left_out_are_named_every_time(folder: Path) -> None:
+    write_round(folder / "cloud1/cpu", 2, "{")
     for _ in range(2):
         assert "iter-2.txt" in str(load_run(folder).problems)
 
 
-def test_what_is_wrong_with_the_rounds_is_said_every_time(tmp_path: Path, rounds_read: list[int]) -> None:
-    folder = tmp_path / "lenet" / "esync"
-    write_run(folder, DEVICES, 30)
-    gpu = folder / "cloud1" / "gpu0"
+def test_what_is_wrong_with_the_rounds_is_said_every_time(folder: Path, rounds_read: list[int]) -> None:
+    gpu = folder / "cloud1/gpu0"
     (gpu / "iter-2.txt").unlink()
     (gpu / "iter-3.txt.bak").touch()
     write_round(gpu, 4, esync_round(4, 0.5))
@@ -128,10 +128,8 @@ def test_folder_that_cannot_be_written_is_read_all_the_same(tmp_path: Path, monk
     assert load_run(tmp_path / "esync").figures.throughput
 
 
-def test_logs_moved_aside_are_mentioned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = tmp_path / "lenet" / "esync"
-    write_run(folder, DEVICES, 30)
-    aside = folder / "cloud1" / "cpu" / "earlier-20260101T120000"
+def test_logs_moved_aside_are_mentioned(tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    aside = folder / "cloud1/cpu/earlier-20260101T120000"
     write_round(aside, 1, esync_round(1, 1.0))
     for _ in range(2):  # from the rounds, and from the summary
         assert str(aside) in str(load_run(folder).problems)
@@ -142,11 +140,9 @@ def test_logs_moved_aside_are_mentioned(tmp_path: Path, capsys: pytest.CaptureFi
     assert str(aside) in str(load_network(tmp_path / "lenet")[1])
 
 
-def test_rounds_in_a_folder_that_is_no_device_are_mentioned(tmp_path: Path) -> None:
-    folder = tmp_path / "lenet" / "esync"
-    write_run(folder, DEVICES, 30)
-    write_round(folder / "cloud1" / "my gpu", 1, esync_round(1, 1.0))
-    (folder / "cloud1" / "notes").mkdir()
+def test_rounds_in_a_folder_that_is_no_device_are_mentioned(folder: Path) -> None:
+    write_round(folder / "cloud1/my gpu", 1, esync_round(1, 1.0))
+    (folder / "cloud1/notes").mkdir()
     for _ in range(2):  # from the rounds, and from the summary
         (problem,) = load_run(folder).problems
         assert problem.startswith(f"skipped (foreign) {folder}/cloud1/my gpu: not a device's name (cpu, gpu0, ")
@@ -155,12 +151,12 @@ def test_rounds_in_a_folder_that_is_no_device_are_mentioned(tmp_path: Path) -> N
 def test_runs_are_found_by_folders_and_patterns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("esync", "esync@a-seed0", "esync@a-seed1", "sync"):
         write_run(tmp_path / "lenet" / name, DEVICES, 20)
-    (tmp_path / "lenet" / "figures").mkdir()
+    (tmp_path / "lenet/figures").mkdir()
     matches = find_runs([tmp_path])
     assert [run.folder.name for run in matches] == ["esync", "esync@a-seed0", "esync@a-seed1", "sync"]
-    some = find_runs([f"{tmp_path}/lenet/*@a*", tmp_path / "lenet" / "esync@a-seed1"])
+    some = find_runs([f"{tmp_path}/lenet/*@a*", tmp_path / "lenet/esync@a-seed1"])
     assert [run.name for run in some] == ["a-seed0", "a-seed1"]
-    monkeypatch.chdir(tmp_path / "lenet" / "esync@a-seed1")
+    monkeypatch.chdir(tmp_path / "lenet/esync@a-seed1")
     assert [run.name for run in find_runs(["."])] == ["a-seed1"]
 
 

@@ -114,14 +114,14 @@ def test_text_names_the_fastest_device_and_the_limit() -> None:
 def test_table_says_that_the_baseline_was_not_on_the_fastest_device(tmp_path: Path) -> None:
     folder = make(tmp_path, {"esync": {"half_time": 4.0}, "local": {"half_time": 8.0}})
     assert plot_logs(tmp_path) == 0
-    text = (folder / "figures" / "speedup.txt").read_text()
+    text = (folder / "figures/speedup.txt").read_text()
     assert "Standalone was not on the fastest device, which is cloud3 gpu0" in text
 
 
 def test_table_without_the_baseline_states_the_limit_and_how_to_get_it(tmp_path: Path) -> None:
     folder = make(tmp_path, {"esync": {}, "sync": {}})
     assert plot_logs(tmp_path) == 0
-    text = (folder / "figures" / "speedup.txt").read_text()
+    text = (folder / "figures/speedup.txt").read_text()
     assert "limit = 2.00: sum of the devices' speeds ÷ that of the fastest one, cloud3 gpu0" in text
     assert text.count("--mode local") == 1
     runs = speedups(folder)["runs"]

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +10,8 @@ from log_trees import MODEL_BYTES, esync_round, sync_round, write_round, write_r
 
 from esync.reports.plot import main as plot
 from esync.reports.summarize import main
+from tests.support import child
+from tests.support.json_files import read_json as read
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,12 +20,8 @@ def summarize(base: Path, *arguments: str, mode: str | None = "esync", network: 
     return main(["-b", str(base), "-n", network, *(["-m", mode] if mode else []), *arguments])
 
 
-def read(path: Path) -> dict:
-    return json.loads(path.read_text())
-
-
 def test_summarize_of_published_logs_gives_the_published_summary(tmp_path: Path) -> None:
-    folder = tmp_path / "resnet18-v1" / "esync" / "cloud1"
+    folder = tmp_path / "resnet18-v1/esync/cloud1"
     write_round(folder / "gpu0", 1, esync_round(1, 3.49, iterations=2, exchange=0.5, accuracy=0.12345))
     write_round(folder / "gpu0", 2, esync_round(2, 6.51, iterations=3, exchange=0.25, accuracy=0.5678))
     write_round(folder / "cpu", 1, esync_round(1, 3.6, iterations=1, exchange=0.125))
@@ -33,7 +29,7 @@ def test_summarize_of_published_logs_gives_the_published_summary(tmp_path: Path)
 
     assert summarize(tmp_path) == 0
 
-    summary = read(tmp_path / "resnet18-v1" / "esync" / "ESync.json")
+    summary = read(tmp_path / "resnet18-v1/esync/ESync.json")
     assert list(summary) == ["cloud1"]
     assert list(summary["cloud1"]) == ["cpu", "gpu0"]
     gpu, cpu = summary["cloud1"]["gpu0"], summary["cloud1"]["cpu"]
@@ -45,7 +41,7 @@ def test_summarize_of_published_logs_gives_the_published_summary(tmp_path: Path)
 
 
 def test_summarize_adds_lists_of_bytes_waits_and_transfers(tmp_path: Path) -> None:
-    folder = tmp_path / "resnet18-v1" / "sync" / "h" / "gpu0"
+    folder = tmp_path / "resnet18-v1/sync/h/gpu0"
     added = {"bytes_sent": 5, "bytes_received": 7, "transfer": 0.2}
     write_round(folder, 1, sync_round(1, 1.5, wait=0.25, **added))
     write_round(folder, 2, sync_round(2, 3.0, accuracy=0.79961, evaluation_time=0.4, **added))
@@ -54,7 +50,7 @@ def test_summarize_adds_lists_of_bytes_waits_and_transfers(tmp_path: Path) -> No
 
     assert summarize(tmp_path, mode="sync") == 0
 
-    device = read(tmp_path / "resnet18-v1" / "sync" / "Sync.json")["h"]["gpu0"]
+    device = read(tmp_path / "resnet18-v1/sync/Sync.json")["h"]["gpu0"]
     assert device["accuracy_rounds"] == [2, 3]
     assert device["accuracy_list"] == [0.8, 0.9]
     assert device["accuracy_exact_list"] == [0.79961, 0.9]
@@ -73,8 +69,8 @@ def test_summarize_adds_lists_of_bytes_waits_and_transfers(tmp_path: Path) -> No
 def test_summarize_with_broken_files_names_skips_and_counts_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    mode_folder = tmp_path / "resnet18-v1" / "esync"
-    gpu = mode_folder / "cloud1" / "gpu0"
+    mode_folder = tmp_path / "resnet18-v1/esync"
+    gpu = mode_folder / "cloud1/gpu0"
     for number in (1, 2, 6, 9):
         write_round(gpu, number, esync_round(number, number * 2.0))
     write_round(gpu, 3, "")
@@ -84,8 +80,8 @@ def test_summarize_with_broken_files_names_skips_and_counts_them(
     write_round(gpu / "earlier-20240101T000000", 8, esync_round(8, 16.0))
     (gpu / ".lock").write_text("")
     (gpu / "run.json").write_text('{"batch_size": 0}')
-    write_round(mode_folder / "cloud1" / "gpu1", 1, "{")
-    write_round(mode_folder / "cloud1" / "gpu0.old", 1, esync_round(1, 2.0))
+    write_round(mode_folder / "cloud1/gpu1", 1, "{")
+    write_round(mode_folder / "cloud1/gpu0.old", 1, esync_round(1, 2.0))
     write_round(mode_folder / "cpu", 1, esync_round(1, 2.0))  # no host
 
     report_path = tmp_path / "report.json"
@@ -118,7 +114,7 @@ def test_summarize_with_broken_files_names_skips_and_counts_them(
 
 
 def test_summarize_with_many_broken_files_names_the_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = tmp_path / "resnet18-v1" / "esync" / "h" / "cpu"
+    folder = tmp_path / "resnet18-v1/esync/h/cpu"
     write_round(folder, 1, esync_round(1, 1.0))
     for number in range(2, 40):
         write_round(folder, number, "")
@@ -132,7 +128,7 @@ def test_summarize_with_many_broken_files_names_the_first(tmp_path: Path, capsys
 def test_summarize_with_rounds_of_two_runs_in_a_folder_reports_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = tmp_path / "resnet18-v1" / "esync" / "h" / "cpu"
+    folder = tmp_path / "resnet18-v1/esync/h/cpu"
     for number, total in ((1, 5.0), (2, 10.0), (3, 7.0), (4, 9.0), (10, 20.0), (11, 21.0)):
         write_round(folder, number, esync_round(number, total))
     assert summarize(tmp_path) == 0
@@ -143,7 +139,7 @@ def test_summarize_with_rounds_of_two_runs_in_a_folder_reports_it(
 def test_summarize_without_mode_takes_every_known_folder(tmp_path: Path) -> None:
     network = tmp_path / "lenet"
     for folder in ("esync", "dcasgd-niid", "local", "figures"):
-        write_round(network / folder / "h" / "cpu", 1, sync_round(1, 1.0, ending="local update"))
+        write_round(network / folder / "h/cpu", 1, sync_round(1, 1.0, ending="local update"))
     assert summarize(tmp_path, mode=None, network="lenet") == 0
     summaries = {str(path.relative_to(network)) for path in network.rglob("*.json")}
     assert summaries == {"esync/ESync.json", "dcasgd-niid/DCASGD-Non-IID.json", "local/Standalone.json"}
@@ -152,8 +148,8 @@ def test_summarize_without_mode_takes_every_known_folder(tmp_path: Path) -> None
 def test_summarize_of_logs_without_bytes_uses_the_model_size(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = tmp_path / "alexnet" / "esync" / "h" / "cpu"
-    summary = tmp_path / "alexnet" / "esync" / "ESync.json"
+    folder = tmp_path / "alexnet/esync/h/cpu"
+    summary = tmp_path / "alexnet/esync/ESync.json"
     write_round(folder, 1, esync_round(1, 1.0))
 
     assert summarize(tmp_path, network="alexnet") == 0
@@ -170,14 +166,12 @@ def test_summarize_of_logs_without_bytes_uses_the_model_size(
 
 
 def test_summarize_sorts_hosts_by_their_numbers(tmp_path: Path) -> None:
-    write_run(tmp_path / "lenet" / "esync", {"h10/gpu1": 1.0, "h2/gpu0": 2.0}, 10.0)
+    write_run(tmp_path / "lenet/esync", {"h10/gpu1": 1.0, "h2/gpu0": 2.0}, 10.0)
     assert summarize(tmp_path, network="lenet") == 0
-    assert list(read(tmp_path / "lenet" / "esync" / "ESync.json")) == ["h2", "h10"]
+    assert list(read(tmp_path / "lenet/esync/ESync.json")) == ["h2", "h10"]
 
 
-@pytest.mark.parametrize(
-    "make", [lambda base: None, lambda base: (base / "resnet18-v1" / "esync" / "h").mkdir(parents=True)]
-)
+@pytest.mark.parametrize("make", [lambda base: None, lambda base: (base / "resnet18-v1/esync/h").mkdir(parents=True)])
 def test_summarize_without_logs_exits_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str], make) -> None:
     make(tmp_path)
     assert summarize(tmp_path) == 1
@@ -190,7 +184,7 @@ def test_log_tools_without_network_name_those_that_are_there(
 ) -> None:
     for network in ("train", "my nets"):
         write_run(tmp_path / network / "esync", {"h/cpu": 1.0}, 10.0)
-    (tmp_path / "empty" / "esync" / "h" / "cpu").mkdir(parents=True)
+    (tmp_path / "empty/esync/h/cpu").mkdir(parents=True)
     (tmp_path / "notes.txt").touch()
     assert program(["-b", str(tmp_path)]) == 1
     message = " ".join(capsys.readouterr().err.split())
@@ -200,11 +194,11 @@ def test_log_tools_without_network_name_those_that_are_there(
 
 
 def test_summarize_without_logs_keeps_an_earlier_summary(tmp_path: Path) -> None:
-    folder = tmp_path / "resnet18-v1" / "esync"
-    write_round(folder / "h" / "cpu", 1, esync_round(1, 1.0))
+    folder = tmp_path / "resnet18-v1/esync"
+    write_round(folder / "h/cpu", 1, esync_round(1, 1.0))
     assert summarize(tmp_path) == 0
     before = (folder / "ESync.json").read_bytes()
-    write_round(folder / "h" / "cpu", 1, "")
+    write_round(folder / "h/cpu", 1, "")
     assert summarize(tmp_path) == 1
     assert (folder / "ESync.json").read_bytes() == before
 
@@ -218,9 +212,9 @@ def test_summarize_with_bad_usage_exits_with_2(tmp_path: Path) -> None:
 def test_summarize_with_unwritable_result_exits_with_1_and_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_round(tmp_path / "resnet18-v1" / "esync" / "h" / "cpu", 1, esync_round(1, 1.0))
+    write_round(tmp_path / "resnet18-v1/esync/h/cpu", 1, esync_round(1, 1.0))
     (tmp_path / "file").write_text("")
-    assert summarize(tmp_path, "--json", str(tmp_path / "file" / "report.json")) == 1
+    assert summarize(tmp_path, "--json", str(tmp_path / "file/report.json")) == 1
     assert len(capsys.readouterr().err.splitlines()) == 1
     assert not list(tmp_path.rglob("*.part"))
 
@@ -230,12 +224,10 @@ def test_log_tools_started_as_files_use_their_own_checkout_and_no_mxnet(tmp_path
     for folder in ("logs_tools", "esync"):
         shutil.copytree(ROOT / folder, checkout / folder, ignore=shutil.ignore_patterns("__pycache__", "config.py"))
     defaults = (ROOT / "config.py").read_text() + '\nLOG_DIR = "of-this-checkout"\n'
-    (checkout / "esync" / "config.py").write_text(defaults)
+    (checkout / "esync/config.py").write_text(defaults)
     (checkout / "mxnet.py").write_text("raise ImportError('the log tools must not import mxnet')\n")
-    for start in ([str(checkout / "logs_tools" / "plot.py")], ["-m", "logs_tools.summarize"]):
-        done = subprocess.run(
-            [sys.executable, *start, "-n", "lenet"], cwd=checkout, capture_output=True, text=True, check=False
-        )
+    for start in ([str(checkout / "logs_tools/plot.py")], ["-m", "logs_tools.summarize"]):
+        done = child.run(*start, "-n", "lenet", cwd=checkout)
         assert done.returncode == 1
         assert "of-this-checkout/lenet" in done.stderr
         assert "Traceback" not in done.stderr

@@ -9,8 +9,9 @@ import pytest
 from esync.reports.sync_switch.rows import UnusableRunError, read_rows
 from esync.reports.sync_switch.settings import SETUPS, Setting, corrected, published_setting
 from esync.reports.sync_switch_report import main
+from tests.support.json_files import read_json
 
-PUBLISHED = Path(__file__).parents[3] / "shared" / "data" / "sync-switch"
+PUBLISHED = Path(__file__).parents[3] / "shared/data/sync-switch"
 START = 1_600_000_000.0  # seconds since 1970, of every run below
 
 
@@ -36,13 +37,11 @@ def published(base: Path) -> Path:
     They have the oddities of the real ones.
     """
     folder = base / "cifar100_res50"
-    write(folder / "bsp_1" / "acc.csv", "Wall time,Step,Value,", f"{START + 20},0,0.01,", f"{START + 900},16000,0.75,")
-    write(
-        folder / "bsp_1" / "loss.csv", "Step,Value,Wall time", f"1,6.9,{START}", f"15901,0.01,{START + 980}", end="\n"
-    )
+    write(folder / "bsp_1/acc.csv", "Wall time,Step,Value,", f"{START + 20},0,0.01,", f"{START + 900},16000,0.75,")
+    write(folder / "bsp_1/loss.csv", "Step,Value,Wall time", f"1,6.9,{START}", f"15901,0.01,{START + 980}", end="\n")
     heading, filler = "Wall time,Raw Time,Step,Value,Time", [",,,,"] * 3
     rows = [f"{START},0,1,6.9,0", f"{START + 980},980,15901,0.01,980", f"{START + 1000},1000,16000,0.01,1000"]
-    write(folder / "bsp_1" / "loss_proc.csv", heading, *rows, *filler)
+    write(folder / "bsp_1/loss_proc.csv", heading, *rows, *filler)
     again = folder / "12_88_1"
     write(again / "acc.csv", "Wall time,Step,Value", f"{START + 1000.5},500,0.5", f"{START + 1600},114014,0.74", "")
     rows = [f"{START + 10},1,8.0", f"{START + 1050},2101,4.0", f"{START + 1590},113964,0.2"]
@@ -52,12 +51,17 @@ def published(base: Path) -> Path:
     return base
 
 
+def reported(folder: Path, *words: str) -> list[dict]:
+    """The groups in the report on a folder; its figures are in f."""
+    assert main([str(folder), "--json", str(folder / "r.json"), "--out", str(folder / "f"), *words]) == 0
+    return read_json(folder / "r.json")["groups"]
+
+
 def test_sync_switch_report_reads_published_folders(tmp_path, capsys):
-    assert main([str(published(tmp_path / "d")), "--json", str(tmp_path / "r.json"), "--out", str(tmp_path / "f")]) == 0
+    bsp, switched = reported(published(tmp_path))
     out, err = capsys.readouterr()
     assert "B12.5-A87.5" in out
     assert "no loss_proc.csv; its time is from the job log" in err
-    bsp, switched = json.loads((tmp_path / "r.json").read_text())["groups"]
     assert (bsp["time"], bsp["span"], bsp["accuracy"]) == (1000, 980, 0.75)
     # From the first row (10) to the job's end (1600), without what lay between the first segment's
     # end (200) and the first row after the second one's start (1050).
@@ -71,11 +75,11 @@ def test_sync_switch_report_reads_published_folders(tmp_path, capsys):
 
 
 def test_sync_switch_report_names_what_it_leaves_out(tmp_path, capsys):
-    write(tmp_path / "baseline" / "bsp_1" / "acc.csv", "Wall time,Step,Value", "1,1,0.5")
-    write(tmp_path / "baseline" / "bsp_1" / "loss.csv", "Wall time,Step,Value", "1,1,0.5")
-    write(tmp_path / "other" / "x" / "run_eval-tag-accuracy.csv", "Wall time,Step,Value", "1,1,0.5")
-    write(tmp_path / "cifar100_res50" / "asp_1" / "acc.csv", "Wall time,Step", "1,1")
-    write(tmp_path / "cifar100_res50" / "asp_1" / "loss.csv", "Wall time,Step,Value", "1,1,0.5")
+    write(tmp_path / "baseline/bsp_1/acc.csv", "Wall time,Step,Value", "1,1,0.5")
+    write(tmp_path / "baseline/bsp_1/loss.csv", "Wall time,Step,Value", "1,1,0.5")
+    write(tmp_path / "other/x/run_eval-tag-accuracy.csv", "Wall time,Step,Value", "1,1,0.5")
+    write(tmp_path / "cifar100_res50/asp_1/acc.csv", "Wall time,Step", "1,1")
+    write(tmp_path / "cifar100_res50/asp_1/loss.csv", "Wall time,Step,Value", "1,1,0.5")
     assert main([str(tmp_path), "--no-figures"]) == 1
     err = capsys.readouterr().err
     assert "half as fast" in err
@@ -97,22 +101,21 @@ def write_own_run(folder: Path, accuracy: str, loss: str, seconds: float, **fact
 
 
 def test_sync_switch_report_reads_own_runs_diverged_and_with_stragglers(tmp_path, capsys):
-    write_own_run(tmp_path / "a" / "cpu", "0.9", "0.1", 80.0, switch_order="1", bsp_share=1.0)
-    write_own_run(tmp_path / "b" / "cpu", "0.8", "0.2", 40.0, switch_order="10", bsp_share=0.0625)
-    write_own_run(tmp_path / "d" / "cpu", "0.8", "0.2", 40.0, switch_order="10", bsp_share=0.75, bsp_share_done=0.5)
-    write_own_run(tmp_path / "c" / "cpu", "0.8", "nan", 40.0, switch_order="10", bsp_share=0.0625)
+    write_own_run(tmp_path / "a/cpu", "0.9", "0.1", 80.0, switch_order="1", bsp_share=1.0)
+    write_own_run(tmp_path / "b/cpu", "0.8", "0.2", 40.0, switch_order="10", bsp_share=0.0625)
+    write_own_run(tmp_path / "d/cpu", "0.8", "0.2", 40.0, switch_order="10", bsp_share=0.75, bsp_share_done=0.5)
+    write_own_run(tmp_path / "c/cpu", "0.8", "nan", 40.0, switch_order="10", bsp_share=0.0625)
     for policy, seconds in (("none", 100.0), ("elastic", 50.0)):
         facts = {"switch_order": "10", "bsp_share": 0.5, "stragglers": "2 workers 4 times", "online_policy": policy}
         write_own_run(tmp_path / policy / "cpu", "0.9", "0.1", seconds, **facts)
-    assert main([str(tmp_path), "--json", str(tmp_path / "r.json"), "--out", str(tmp_path / "f")]) == 0
-    groups = {group["setting"]: group for group in json.loads((tmp_path / "r.json").read_text())["groups"]}
+    groups = {group["setting"]: group for group in reported(tmp_path)}
     switched = groups["B6.25-A93.75"]
     assert (switched["accuracy"], switched["diverged"], switched["speedup"]) == (0.4, 1, 2.0)
     assert groups["elastic (2 workers 4 times)"]["relative_time"] == 0.5
     captured = capsys.readouterr()
     assert "B6.25-A93.75, 1 diverged" in captured.out
     assert "75.00% of the samples were planned as BSP, 50.00% were trained so" in captured.out + captured.err
-    assert (tmp_path / "f" / "sync-switch-time-stragglers.pdf").exists()
+    assert (tmp_path / "f/sync-switch-time-stragglers.pdf").exists()
 
 
 @pytest.mark.parametrize(
@@ -127,13 +130,11 @@ def test_sync_switch_report_reads_own_runs_diverged_and_with_stragglers(tmp_path
     ],
 )
 def test_sync_switch_report_leaves_out_runs_with_impossible_numbers_by_name(tmp_path, capsys, accuracy, seconds, facts):
-    write_own_run(tmp_path / "a" / "cpu", "0.9", "0.1", 80.0, switch_order="1", bsp_share=1.0)
-    write_own_run(tmp_path / "b" / "cpu", accuracy, "0.2", seconds, **{"switch_order": "10", "bsp_share": 0.5, **facts})
-    words = [str(tmp_path), "--json", str(tmp_path / "r.json"), "--out", str(tmp_path / "f")]
-    assert main(words) == 0
+    write_own_run(tmp_path / "a/cpu", "0.9", "0.1", 80.0, switch_order="1", bsp_share=1.0)
+    write_own_run(tmp_path / "b/cpu", accuracy, "0.2", seconds, **{"switch_order": "10", "bsp_share": 0.5, **facts})
+    assert len(reported(tmp_path)) == 1
     captured = capsys.readouterr()
-    assert str(tmp_path / "b" / "cpu") in captured.out + captured.err
-    assert len(json.loads((tmp_path / "r.json").read_text())["groups"]) == 1
+    assert str(tmp_path / "b/cpu") in captured.out + captured.err
 
 
 @pytest.mark.parametrize(
@@ -222,8 +223,7 @@ def curve(folder: Path, *points: tuple[float, float], **facts: object) -> None:
 
 
 def groups_of(tmp_path: Path, *words: str) -> dict[str, dict]:
-    assert main([str(tmp_path / "runs"), "--no-figures", "--json", str(tmp_path / "r.json"), *words]) == 0
-    return {group["setting"]: group for group in json.loads((tmp_path / "r.json").read_text())["groups"]}
+    return {group["setting"]: group for group in reported(tmp_path / "runs", "--no-figures", *words)}
 
 
 def test_sync_switch_report_takes_the_time_to_bsps_accuracy_less_beta(tmp_path, capsys):
@@ -244,7 +244,7 @@ def test_sync_switch_report_takes_the_time_to_bsps_accuracy_less_beta(tmp_path, 
 
 
 def test_sync_switch_report_without_bsp_takes_the_time_to_a_given_accuracy_only(tmp_path, capsys):
-    curve(tmp_path / "runs" / "a", (10, 0.6), (40, 0.8))
+    curve(tmp_path / "runs/a", (10, 0.6), (40, 0.8))
     assert groups_of(tmp_path)["B50-A50"]["target"] is None
     assert groups_of(tmp_path, "--target", "0.7")["B50-A50"]["time_to_target"] == 40
     capsys.readouterr()
@@ -256,7 +256,7 @@ def test_sync_switch_report_without_bsp_takes_the_time_to_a_given_accuracy_only(
 
 
 def test_sync_switch_report_of_a_diverged_run_has_no_time_to_accuracy(tmp_path):
-    folder = tmp_path / "runs" / "a"
+    folder = tmp_path / "runs/a"
     curve(folder, (10, 0.6), (40, 0.8))
     own_loss = f"{START},0,1,2.3", f"{START},40,9,nan"
     write(folder / "loss.csv", "Wall time,Time,Step,Value", *own_loss, end="\n")
@@ -268,7 +268,7 @@ def test_sync_switch_report_of_published_run_leaves_the_gap_out_of_the_time_to_a
     published(tmp_path / "runs")
     groups = groups_of(tmp_path, "--target", "0.74")
     assert groups["B12.5-A87.5"]["time_to_target"] == 1600 - 10 - (1050 - 200)
-    processed = tmp_path / "runs" / "cifar100_res50" / "12_88_1" / "acc_proc.csv"
+    processed = tmp_path / "runs/cifar100_res50/12_88_1/acc_proc.csv"
     write(processed, "Wall time,Time,Step,Value", f"{START + 30},0,0,0.1", f"{START + 1600},700,114014,0.74")
     assert groups_of(tmp_path, "--target", "0.74")["B12.5-A87.5"]["time_to_target"] == 30 - 10 + 700
 
@@ -289,7 +289,7 @@ def test_sync_switch_report_distinguishes_what_became_of_the_momentum(tmp_path):
 
 def test_sync_switch_report_takes_the_last_evaluation_for_the_end_of_a_run(tmp_path):
     """Rank 0 does not log the loss of every batch, and others go on after its last one."""
-    folder = tmp_path / "runs" / "a"
+    folder = tmp_path / "runs/a"
     curve(folder, (10, 0.6), (40, 0.8))
     write(folder / "loss.csv", "Wall time,Time,Step,Value", f"{START},0,1,2.3", f"{START},37,9,0.1", end="\n")
     assert groups_of(tmp_path)["B50-A50"]["time"] == 40

@@ -14,6 +14,7 @@ from esync.reports.runs import load_run
 from esync.reports.trace import LATEST_START, trace_events, write_trace
 from esync.simulate.network import Link
 from tests.simulate.modelling import cluster, simulate
+from tests.support.json_files import read_json
 from tests.support.trace_reader import Trace, read_trace, understood
 
 
@@ -26,17 +27,16 @@ def trace_of(folder: Path) -> Trace:
 def logged(device: Path) -> list[dict[str, Any]]:
     """The rounds of a device as they are in its log."""
     count = len(list(device.glob("iter-*.txt")))
-    return [json.loads((device / f"iter-{number}.txt").read_text()) for number in range(1, count + 1)]
+    return [read_json(device / f"iter-{number}.txt") for number in range(1, count + 1)]
 
 
 def change_facts(device: Path, **facts: Any) -> None:
     path = device / "run.json"
-    old = json.loads(path.read_text()) if path.exists() else {}
-    path.write_text(json.dumps({**old, **facts}))
+    path.write_text(json.dumps((read_json(path) if path.exists() else {}) | facts))
 
 
 def test_trace_of_a_simulated_run_has_the_rounds_of_the_log_with_their_phases(tmp_path):
-    folder = tmp_path / "lenet" / "esync"
+    folder = tmp_path / "lenet/esync"
     simulate(cluster(0.1, 0.3, 1.0, link=Link(125e6)), "--mode=esync", "--network=lenet", rounds=6, log_dir=folder)
     trace = trace_of(folder)
     assert trace.processes == ["w0", "w1", "w2"]
@@ -61,7 +61,7 @@ def test_trace_of_a_simulated_run_has_the_rounds_of_the_log_with_their_phases(tm
 
 
 def test_arrows_lead_from_the_last_device_of_a_round_to_those_that_waited_for_it(tmp_path):
-    folder = tmp_path / "lenet" / "sync"
+    folder = tmp_path / "lenet/sync"
     write_run(folder, {"one/gpu0": 1.0, "one/gpu1": 2.0, "two/cpu": 3.0}, 20)
     trace = trace_of(folder)
     (starts, ends) = zip(*trace.arrows, strict=True)
@@ -71,11 +71,11 @@ def test_arrows_lead_from_the_last_device_of_a_round_to_those_that_waited_for_it
 
 
 def test_trace_of_an_asynchronous_run_has_exchanges_and_no_arrows(tmp_path):
-    folder = tmp_path / "lenet" / "async"
+    folder = tmp_path / "lenet/async"
     simulate(cluster(0.1, 0.4, link=Link(125e5)), "--mode=async", "--network=lenet", rounds=6, log_dir=folder)
     trace = trace_of(folder)
     outer = [span for span in trace.slices["w1/cpu"] if span.depth == 0]
-    rounds = logged(folder / "w1" / "cpu")
+    rounds = logged(folder / "w1/cpu")
     assert [span.name for span in outer] == [f"exchange {number + 1}" for number in range(len(rounds))]
     assert [span.args["round of the run"] for span in outer] == [entry["round"] for entry in rounds]
     assert trace.arrows == []
@@ -84,7 +84,7 @@ def test_trace_of_an_asynchronous_run_has_exchanges_and_no_arrows(tmp_path):
 
 
 def test_trace_of_published_logs_does_not_tell_waits_and_bytes_that_they_lack(tmp_path):
-    folder = tmp_path / "resnet18-v1" / "sync"
+    folder = tmp_path / "resnet18-v1/sync"
     write_run(folder, {"one/gpu0": 1.0, "two/cpu": 3.0}, 20, published=True)
     trace = trace_of(folder)
     for track in ("one/gpu0", "two/cpu"):
@@ -94,7 +94,7 @@ def test_trace_of_published_logs_does_not_tell_waits_and_bytes_that_they_lack(tm
 
 
 def test_trace_of_a_replaced_worker_in_virtual_time_shows_its_absence_as_none_of_the_phases(tmp_path):
-    folder = tmp_path / "lenet" / "sync"
+    folder = tmp_path / "lenet/sync"
     simulate(cluster(0.1, 0.1, crashes=[(1, 0.55, 30.0)]), "--mode=sync", "--network=lenet", rounds=9, log_dir=folder)
     trace = trace_of(folder)
     longest = max((span for span in trace.slices["w1/cpu"] if span.depth == 0), key=lambda span: span.end - span.begin)
@@ -105,10 +105,10 @@ def test_trace_of_a_replaced_worker_in_virtual_time_shows_its_absence_as_none_of
 
 
 def test_arrows_do_not_vanish_where_clocks_differ_by_more_than_a_transfer(tmp_path):
-    folder = tmp_path / "lenet" / "sync"
+    folder = tmp_path / "lenet/sync"
     write_run(folder, {"one/gpu0": 1.0, "two/cpu": 3.0}, 20)
-    change_facts(folder / "one" / "gpu0", started=1.7e9)
-    change_facts(folder / "two" / "cpu", started=1.7e9 + 0.6)  # a transfer takes 0.4 s
+    change_facts(folder / "one/gpu0", started=1.7e9)
+    change_facts(folder / "two/cpu", started=1.7e9 + 0.6)  # a transfer takes 0.4 s
     assert Counter(track for _, (track, _) in trace_of(folder).arrows) == {"one/gpu0": 5}
 
 
@@ -116,21 +116,21 @@ def test_arrows_do_not_vanish_where_clocks_differ_by_more_than_a_transfer(tmp_pa
     ("late", "shift"), [(0.25, 0.25), (LATEST_START + 1, 0.0), (3600.0, 0.0), ("soon", 0.0), (None, 0.0)]
 )
 def test_devices_are_aligned_by_their_starts_unless_a_clock_is_wrong(tmp_path, late, shift):
-    folder = tmp_path / "lenet" / "sync"
+    folder = tmp_path / "lenet/sync"
     write_run(folder, {"one/gpu0": 1.0, "two/cpu": 1.0}, 20)
-    change_facts(folder / "one" / "gpu0", started=1.7e9)
-    change_facts(folder / "two" / "cpu", started=1.7e9 + late if isinstance(late, float) else late)
+    change_facts(folder / "one/gpu0", started=1.7e9)
+    change_facts(folder / "two/cpu", started=1.7e9 + late if isinstance(late, float) else late)
     trace = trace_of(folder)
     ends = [[span.end for span in trace.slices[track] if span.depth == 0] for track in ("one/gpu0", "two/cpu")]
     assert [later - earlier for earlier, later in zip(*ends, strict=True)] == [round(shift * 1e6)] * len(ends[0])
 
 
 def test_what_happened_to_the_job_is_at_its_time_in_the_run(tmp_path):
-    folder = tmp_path / "lenet" / "sync"
+    folder = tmp_path / "lenet/sync"
     write_run(folder, {"one/gpu0": 1.0, "two/cpu": 3.0}, 40)
-    end = logged(folder / "two" / "cpu")[-1]["total_time"]
-    change_facts(folder / "one" / "gpu0", started=1.7e9)
-    change_facts(folder / "two" / "cpu", started=1.7e9 + 9)  # the replacement
+    end = logged(folder / "two/cpu")[-1]["total_time"]
+    change_facts(folder / "one/gpu0", started=1.7e9)
+    change_facts(folder / "two/cpu", started=1.7e9 + 9)  # the replacement
     (folder / OUTCOME_FILE).parent.mkdir()
     outcome = {
         "began": 1.7e9 - 5,
@@ -146,18 +146,18 @@ def test_what_happened_to_the_job_is_at_its_time_in_the_run(tmp_path):
     at, text = trace.instants["job/events"][1]
     assert at == round(1e6 * end)
     assert text.startswith(lost)
-    change_facts(folder / "one" / "gpu0", resumed=4)  # its log goes on at the end of round 4
-    at_4 = round(1e6 * logged(folder / "one" / "gpu0")[3]["total_time"])
+    change_facts(folder / "one/gpu0", resumed=4)  # its log goes on at the end of round 4
+    at_4 = round(1e6 * logged(folder / "one/gpu0")[3]["total_time"])
     resumed, again, _ = trace_of(folder).instants["job/events"]
     assert resumed == (at_4, "went on from the checkpoint of round 4")
     assert again[0] == at_4 + killed[0]
 
 
 def test_evaluations_are_marks_and_a_curve_on_the_device_that_evaluates(tmp_path):
-    folder = tmp_path / "lenet" / "esync"
+    folder = tmp_path / "lenet/esync"
     write_run(folder, {"one/gpu0": 1.0, "two/cpu": 3.0}, 40, evaluate_every=5)
     trace = trace_of(folder)
-    rounds = [entry for entry in logged(folder / "one" / "gpu0") if "accuracy" in entry]
+    rounds = [entry for entry in logged(folder / "one/gpu0") if "accuracy" in entry]
     assert len(rounds) == 2
     curve = [(at / 1e6, value) for at, value in trace.counters["one", "evaluated"]]
     assert curve == [(entry["total_time"], {"accuracy": entry["accuracy"]}) for entry in rounds]
@@ -169,11 +169,11 @@ def test_evaluations_are_marks_and_a_curve_on_the_device_that_evaluates(tmp_path
 
 
 def test_evaluations_whose_duration_is_logged_are_slices_beside_training(tmp_path):
-    folder = tmp_path / "lenet" / "sync"
+    folder = tmp_path / "lenet/sync"
     for number, evaluation in enumerate(({"evaluation_time": 1.2}, {}, {"evaluation_time": 9.0}, {}), start=1):
         evaluated = {"accuracy": 0.5, **evaluation} if number != 2 else {}
         log = sync_round(number, 2.0 * number, wait=0.1, transfer=0.4, **evaluated)
-        write_round(folder / "one" / "gpu0", number, log)
+        write_round(folder / "one/gpu0", number, log)
     trace = trace_of(folder)
     assert [(span.name, span.begin, span.end) for span in trace.slices["one/gpu0 evaluation"]] == [
         ("evaluation of round 1: accuracy 0.500", 2_000_000, 3_200_000),
@@ -183,12 +183,12 @@ def test_evaluations_whose_duration_is_logged_are_slices_beside_training(tmp_pat
 
 
 def test_trace_of_logs_with_gaps_and_of_two_runs_still_nests(tmp_path):
-    folder = tmp_path / "lenet" / "sync"
+    folder = tmp_path / "lenet/sync"
     for number in (1, 2, 5, 6):
-        write_round(folder / "one" / "cpu", number, esync_round(number, 2.6 * number, wait=0.2, transfer=0.3))
+        write_round(folder / "one/cpu", number, esync_round(number, 2.6 * number, wait=0.2, transfer=0.3))
     for number in range(1, 8):
         total = 1.6 * number if number < 4 else 0.4 * number  # 4.8 s is followed by 1.6 s
-        write_round(folder / "two" / "cpu", number, sync_round(number, total, wait=0.1, transfer=0.4))
+        write_round(folder / "two/cpu", number, sync_round(number, total, wait=0.1, transfer=0.4))
     trace = trace_of(folder)
     assert [span.name for span in trace.slices["one/cpu"] if span.depth == 0][-2:] == ["round 5", "round 6"]
     gap = next(span for span in trace.slices["one/cpu"] if span.name == "round 5")
@@ -198,14 +198,14 @@ def test_trace_of_logs_with_gaps_and_of_two_runs_still_nests(tmp_path):
 
 
 def test_trace_written_again_while_the_run_lasts_has_the_rounds_since(tmp_path):
-    folder, path = tmp_path / "lenet" / "esync", tmp_path / "trace.json.gz"
+    folder, path = tmp_path / "lenet/esync", tmp_path / "trace.json.gz"
     seen = []
     for rounds in (3, 7):
         for device in ("gpu0", "cpu"):
             for number in range(1, rounds + (device == "gpu0")):
                 write_round(folder / "one" / device, number, esync_round(number, 3.0 * number, wait=0.2, transfer=0.3))
             change_facts(folder / "one" / device, finished=False, mode="esync")
-        (folder / "one" / "cpu" / f".iter-{rounds}.txt.77").write_text('{"num_')  # what is being written now
+        (folder / f"one/cpu/.iter-{rounds}.txt.77").write_text('{"num_')  # what is being written now
         assert report.main([str(folder), "--trace", str(path)]) == 0
         trace = read_trace(path)
         seen.append([sum(span.depth == 0 for span in trace.slices[f"one/{name}"]) for name in ("gpu0", "cpu")])
@@ -213,7 +213,7 @@ def test_trace_written_again_while_the_run_lasts_has_the_rounds_since(tmp_path):
 
 
 def test_names_in_logs_are_texts_only(tmp_path):
-    folder = tmp_path / "lenet" / "esync"
+    folder = tmp_path / "lenet/esync"
     evil = '"},{\x1b[31m\u2028'
     write_run(folder, {f"{evil}/gpu0": 1.0}, 10)
     (name,) = trace_of(folder).processes
@@ -222,12 +222,12 @@ def test_names_in_logs_are_texts_only(tmp_path):
 
 
 def test_report_command_with_trace_writes_no_page_unless_asked(tmp_path, monkeypatch, capsys):
-    folder = tmp_path / "lenet" / "esync"
+    folder = tmp_path / "lenet/esync"
     write_run(folder, {"one/gpu0": 1.0}, 10)
     monkeypatch.chdir(tmp_path)
     assert report.main(["lenet/esync", "--trace", "new/trace.json"]) == 0
     assert "new/trace.json: " in capsys.readouterr().out
-    assert read_trace(tmp_path / "new" / "trace.json").processes == ["one"]
+    assert read_trace(tmp_path / "new/trace.json").processes == ["one"]
     assert not (tmp_path / "report.html").exists()
     assert report.main(["lenet/esync", "--trace", "trace.json", "-o", "page.html"]) == 0
     assert (tmp_path / "page.html").exists()
@@ -243,7 +243,7 @@ def test_report_command_refuses_a_trace_of_several_runs(tmp_path, capsys):
 
 
 def test_trace_that_cannot_be_written_is_named_and_leaves_nothing(tmp_path, capsys):
-    write_run(tmp_path / "lenet" / "esync", {"one/gpu0": 1.0}, 10)
+    write_run(tmp_path / "lenet/esync", {"one/gpu0": 1.0}, 10)
     (tmp_path / "taken").mkdir()
     assert report.main([str(tmp_path / "lenet"), "--trace", str(tmp_path / "taken")]) == 1
     assert "taken" in capsys.readouterr().err
@@ -262,8 +262,8 @@ def test_trace_that_cannot_be_written_is_named_and_leaves_nothing(tmp_path, caps
     ],
 )
 def test_reader_of_these_tests_refuses_what_breaks_the_rules(tmp_path, kind, change, rule):
-    write_run(tmp_path / "lenet" / "sync", {"one/gpu0": 1.0, "two/cpu": 3.0}, 20)
-    events = list(trace_events(load_run(tmp_path / "lenet" / "sync")))
+    write_run(tmp_path / "lenet/sync", {"one/gpu0": 1.0, "two/cpu": 3.0}, 20)
+    events = list(trace_events(load_run(tmp_path / "lenet/sync")))
     example = next((event for event in events if event["ph"] == kind), None)
     events.append({**(example or events[-1]), "ph": kind, **change})
     if example is not None and kind == "s":

@@ -30,6 +30,7 @@ from esync.reports.summary_file import (
     load_run_info,
 )
 from esync.training.run_facts import algorithm_facts
+from tests.support.json_files import change_json, read_json
 
 CLUSTER = {"cloud1/gpu0": 0.5, "cloud1/cpu": 2.0}
 SOLO: dict[str, Any] = {
@@ -57,7 +58,7 @@ def tools(base: Path) -> dict[str, Any]:
     """Summarize and plot as a user does; returns what plot --json wrote."""
     assert summarize_logs(base) == 0
     assert plot_logs(base, "--json", str(base / "plot.json")) == 0
-    return json.loads((base / "plot.json").read_text())
+    return read_json(base / "plot.json")
 
 
 def loaded(base: Path) -> list[RunFigures]:
@@ -83,8 +84,8 @@ def test_tools_with_unknown_algorithm_summarize_and_draw_it_as_run_json_says(
 ) -> None:
     folder = write(tmp_path, {"esync": None, "sync": None, "solo": SOLO, "solo-niid": SOLO})
     drawn = tools(tmp_path)
-    assert (folder / "solo" / "Solo.json").is_file()
-    assert (folder / "solo-niid" / "Solo-Non-IID.json").is_file()
+    assert (folder / "solo/Solo.json").is_file()
+    assert (folder / "solo-niid/Solo-Non-IID.json").is_file()
     assert list(drawn["runs"]) == ["ESync", "Sync", "Solo", "Solo-Non-IID"]
     assert drawn["problems"] == []
     solo = drawn["runs"]["Solo"]
@@ -122,9 +123,9 @@ def test_unknown_folder_without_facts_is_named_after_the_folder(tmp_path: Path) 
     folder = write(tmp_path, {"esync-lr0.1": None, "my runs": None, "…": None, "x" * 200: None})
     runs = {run.mode.name: run.mode.method for run in loaded(tmp_path)}
     assert runs == {"esync-lr0.1": "esync-lr0.1", "my runs": "my runs", "…": "…", "x" * 200: f"{'x' * 59}…"}
-    assert (folder / "esync-lr0.1" / "esync-lr0.1.json").is_file()
-    assert (folder / "my runs" / "my-runs.json").is_file()
-    assert (folder / "…" / "summary.json").is_file()
+    assert (folder / "esync-lr0.1/esync-lr0.1.json").is_file()
+    assert (folder / "my runs/my-runs.json").is_file()
+    assert (folder / "…/summary.json").is_file()
     assert (folder / ("x" * 200) / f"{'x' * 64}.json").is_file()
     assert mode_of("my runs").style in SPARE_STYLES
 
@@ -161,8 +162,8 @@ def test_baseline_of_speedups_is_known_by_its_name(tmp_path: Path) -> None:
 
 def test_of_run_json_that_differs_between_devices_the_first_is_used(tmp_path: Path) -> None:
     folder = write(tmp_path, {"solo": SOLO})
-    path = folder / "solo" / "cloud1" / "gpu0" / "run.json"  # the second; cpu is before it
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"algorithm": SOLO | {"label": "Duo", "summary": "Duo"}}))
+    path = folder / "solo/cloud1/gpu0/run.json"  # the second; cpu is before it
+    change_json(path, algorithm=SOLO | {"label": "Duo", "summary": "Duo"})
     drawn = tools(tmp_path)
     assert drawn["runs"]["Solo"]["method"] == "Solo SGD"
     assert facts(SOLO, SOLO | {"label": "Duo"}).label == "Solo SGD"
@@ -190,7 +191,7 @@ def test_run_json_with_impossible_algorithm_is_skipped_and_names_the_field(
 ) -> None:
     folder = write(tmp_path, {"solo": content})
     with pytest.raises(SummaryError, match=f"^{place}"):
-        load_run_info(folder / "solo" / "cloud1" / "cpu" / "run.json")
+        load_run_info(folder / "solo/cloud1/cpu/run.json")
     assert [run.mode.method for run in loaded(tmp_path)] == ["solo"]
 
 
@@ -231,7 +232,7 @@ def test_labels_are_drawn_and_printed_literally(tmp_path: Path) -> None:
     folder = write(tmp_path, {name: {"label": label} for name, label in labels.items()})
     drawn = tools(tmp_path)
     assert [run["method"] for run in drawn["runs"].values()] == list(labels.values())
-    table = (folder / "figures" / "speedup.txt").read_text()
+    table = (folder / "figures/speedup.txt").read_text()
     for cell in (r"\$x^", "$\\frac{$", "_hidden", r"a\|b", "[red]:star:[/x]", "x" * 60):
         assert f"| {cell} " in table
     runs = figures_below(folder, 0.8)
@@ -268,8 +269,8 @@ def test_folders_without_rounds_are_no_modes_and_one_that_cannot_be_listed_is_na
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write(tmp_path, {"solo": SOLO})
-    write_round(folder / "notes" / "h" / "gpu0.old", 1, esync_round(1, 1.0))
-    write_round(folder / ".trash" / "h" / "gpu0", 1, esync_round(1, 1.0))
+    write_round(folder / "notes/h/gpu0.old", 1, esync_round(1, 1.0))
+    write_round(folder / ".trash/h/gpu0", 1, esync_round(1, 1.0))
     (folder / "empty").mkdir()
     (folder / "lost+found").mkdir()
     os.symlink("loop", folder / "loop")
@@ -296,12 +297,10 @@ def test_plot_with_unreadable_summary_of_unknown_algorithm_names_it(
 ) -> None:
     folder = write(tmp_path, {"solo": SOLO, "other": None})
     tools(tmp_path)
-    (folder / "other" / "other.json").write_text("{")
-    shutil.rmtree(folder / "other" / "cloud1")
-    (folder / "solo" / "notes.json").write_text("{}")
-    (folder / "solo" / "Aaa.json").write_text(
-        (folder / "solo" / "Solo.json").read_text()
-    )  # before it, but not its name
+    (folder / "other/other.json").write_text("{")
+    shutil.rmtree(folder / "other/cloud1")
+    (folder / "solo/notes.json").write_text("{}")
+    (folder / "solo/Aaa.json").write_text((folder / "solo/Solo.json").read_text())  # before it, but not its name
     capsys.readouterr()
     assert plot_logs(tmp_path, "--json", str(tmp_path / "plot.json")) == 0
     stderr = capsys.readouterr().err
@@ -309,7 +308,7 @@ def test_plot_with_unreadable_summary_of_unknown_algorithm_names_it(
     assert f"; {folder}/other/other.json is not a summary" in stderr
     assert f"{folder}/solo/Aaa.json left out: {folder}/solo/Solo.json is there, too" in stderr
     assert "notes.json" not in stderr
-    assert list(json.loads((tmp_path / "plot.json").read_text())["runs"]) == ["Solo"]
+    assert list(read_json(tmp_path / "plot.json")["runs"]) == ["Solo"]
 
 
 def test_summary_keeps_todays_run_json(tmp_path: Path) -> None:
@@ -317,11 +316,11 @@ def test_summary_keeps_todays_run_json(tmp_path: Path) -> None:
     folder = write(tmp_path, {"solo": SOLO})
     fields = {"options": {"--staleness": 2, "--x": [1, None]}, "versions": {"python": "3.11.7"}}
     for path in folder.glob("solo/*/*/run.json"):
-        path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+        change_json(path, **fields)
     loaded(tmp_path)
-    run = json.loads((folder / "solo" / "Solo.json").read_text())["cloud1"]["gpu0"]["run"]
+    run = read_json(folder / "solo/Solo.json")["cloud1"]["gpu0"]["run"]
     assert (run["options"], run["versions"], run["algorithm"]) == (fields["options"], fields["versions"], SOLO)
-    again = load_run_info(folder / "solo" / "cloud1" / "gpu0" / "run.json")
+    again = load_run_info(folder / "solo/cloud1/gpu0/run.json")
     assert again is not None
     assert algorithm_info_of({"h": {"cpu": columns(again)}}) == AlgorithmInfo.model_validate(SOLO)
 

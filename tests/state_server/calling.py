@@ -7,13 +7,12 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
 from urllib.parse import urlencode
 
-from tests.support import child
+from tests.support.child import environment, until  # noqa: F401 - used by tests
 
 ROOT = Path(__file__).parents[2]
 JSON = {"Content-Type": "application/json"}
@@ -31,6 +30,22 @@ def send(url: str, fields: dict | bytes | None = None, method: str | None = None
     return status, json.loads(text) if text else None, got
 
 
+def content(url: str, fields: dict | None = None, **headers: str):
+    """The JSON that a call answers."""
+    return send(url, fields, **headers)[1]
+
+
+def states(job: str) -> list[str]:
+    """Those of a job's workers."""
+    return [worker["state"] for worker in content(job)["workers"]]
+
+
+def rows(job: str, kind: str = "rounds", query: str = "") -> list[dict]:
+    """What the history has of a job so far."""
+    status, answer, _ = send(f"{job}/{kind}{query}")
+    return answer[kind] if status == 200 else []
+
+
 def get(url: str, path: str, **headers: str) -> tuple[int, bytes, dict[str, str]]:
     """One GET that follows nothing; headers by lower-case names."""
     host = url.removeprefix("http://")
@@ -40,15 +55,6 @@ def get(url: str, path: str, **headers: str) -> tuple[int, bytes, dict[str, str]
     body = answer.read()
     connection.close()
     return answer.status, body, {name.lower(): value for name, value in answer.getheaders()}
-
-
-def until(condition, limit: float = 30):
-    """Wait for a condition; return its value."""
-    end = time.monotonic() + limit
-    while not (result := condition()):
-        assert time.monotonic() < end
-        time.sleep(0.02)
-    return result
 
 
 def port_of(url: str) -> int:
@@ -68,13 +74,20 @@ def post(url: str, content: object, **headers: str):
     return send(url, json.dumps(content).encode(), **JSON, **headers)
 
 
+def ask(job: str, rank: int, iteration: int, capability: float, **headers: str) -> dict:
+    """A worker's question in round 1, which is not refused; the answer."""
+    asked = {"rank": rank, "round": 1, "iteration": iteration, "capability": capability}
+    status, answer, _ = post(f"{job}/query", asked, **headers)
+    assert status == 200, answer
+    return answer
+
+
 def begin(url: str, name: str, speeds: list[float], epsilon: float = 0.02) -> str:
     """Begin a job whose workers tell their speeds; return its address."""
     job = f"{url}/api/v1/jobs/{name}"
     assert post(job, {"num_workers": len(speeds), "epsilon": epsilon})[0] == 200
     for rank, speed in enumerate(speeds):
-        asked = {"rank": rank, "round": 1, "iteration": 0, "capability": speed}
-        assert post(f"{job}/query", asked)[1]["ready"] is False
+        assert ask(job, rank, 0, speed)["ready"] is False
     return job
 
 
@@ -93,11 +106,11 @@ class ServerProcess:
     `url` is the address that it printed, `output` everything that it printed.
     """
 
-    def __init__(self, *command: str, cwd: Path = ROOT, **environment: str) -> None:
+    def __init__(self, *command: str, cwd: Path = ROOT, **variables: str) -> None:
         self.process = subprocess.Popen(
             [sys.executable, *command],
             cwd=cwd,
-            env=child.environment(PYTHONUNBUFFERED="1", **environment),
+            env=environment(PYTHONUNBUFFERED="1", **variables),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -2,7 +2,6 @@
 
 import socket
 import threading
-from types import TracebackType
 
 
 def answer(body: str) -> bytes:
@@ -38,9 +37,7 @@ class FaultyServer:
         threading.Thread(target=self._accept, daemon=True).start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._socket.close()
 
     def _accept(self) -> None:

@@ -4,47 +4,34 @@ import re
 import time
 
 import pytest
-from calling import JSON, begin, post, report, send
+from calling import JSON, ask, begin, content, post, report, send, states
 
 from esync import config
 
 
-def ask(job: str, rank: int, k: int, capability: float, round: int = 1, **further: object):
-    asked = {"rank": rank, "round": round, "iteration": k, "capability": capability, **further}
-    status, answer, _ = post(f"{job}/query", asked)
-    assert status == 200, answer
-    return answer
-
-
 def test_api_job_shows_worker_states(mine):
-    def states() -> list[str]:
-        return [worker["state"] for worker in send(mine)[1]["workers"]]
-
-    assert states() == ["computing", "computing", "computing"]
+    assert states(mine) == ["computing", "computing", "computing"]
     ask(mine, 2, 1, 2.1)
-    assert states() == ["computing", "computing", "waiting"]
+    assert states(mine) == ["computing", "computing", "waiting"]
     ask(mine, 0, 9, 0.1)
     ask(mine, 1, 1, 1.1)
-    assert states() == ["exchanging", "exchanging", "exchanging"]
+    assert states(mine) == ["exchanging", "exchanging", "exchanging"]
     post(f"{mine}/reset", {"rank": 1, "round": 2})
-    assert states() == ["exchanging", "computing", "exchanging"]
-    worker = send(mine)[1]["workers"][1]
+    assert states(mine) == ["exchanging", "computing", "exchanging"]
+    worker = content(mine)["workers"][1]
     assert abs(worker["heard"] - time.time()) < 60
     assert (worker["round"], worker["local_iterations"], worker["capability"]) == (2, 0, 1.1)
 
 
 def test_api_job_shows_dropped_and_replaced_workers(mine):
-    def states() -> list[str]:
-        return [worker["state"] for worker in send(mine)[1]["workers"]]
-
     for rank in (2, 1, 0):
         ask(mine, rank, 9, 0.1)
     assert post(f"{mine}/reset", {"rank": 0, "round": 2, "present": "3"})[0] == 200
-    assert states() == ["computing", "exchanging", "dropped"]
+    assert states(mine) == ["computing", "exchanging", "dropped"]
     assert post(f"{mine}/reset", {"rank": 2, "round": 2, "rejoin": True})[0] == 200
-    assert states() == ["computing", "exchanging", "computing"]
+    assert states(mine) == ["computing", "exchanging", "computing"]
     assert post(f"{mine}/reset", {"rank": 0, "round": 2, "present": "5"})[0] == 200
-    assert states() == ["computing", "dropped", "computing"]
+    assert states(mine) == ["computing", "dropped", "computing"]
     assert post(f"{mine}/reset", {"rank": 0, "round": 2, "present": "81"})[0] == 400
     for wrong in ({"present": "0x5"}, {"present": ""}):
         assert post(f"{mine}/reset", {"rank": 0, "round": 2, **wrong})[0] == 400
@@ -61,31 +48,31 @@ def test_api_begin_is_idempotent_for_a_run_and_refused_to_another(url):
     assert (status, headers["Retry-After"]) == (409, "5")
     assert "another training is running as job 'mine'" in answer["error"]
     assert post(f"{job}/end", {"reason": "enough"})[:2] == (200, {})
-    shown = send(job)[1]
+    shown = content(job)
     assert (shown["state"], shown["reason"]) == ("ended", "enough")
     assert post(job, {**terms, "run": "b"})[1]["id"] != first["id"]
 
 
 def test_api_default_job_is_that_of_the_published_calls(url):
     job = begin(url, "default", [0.5, 1.5])
-    assert send(f"{url}/")[1]["num_workers"] == 2
-    assert send(f"{url}/apply/", {"r": 1, "k": 1, "c": 1.5, "te": 1})[1] == {"ready": 1}
+    assert content(f"{url}/")["num_workers"] == 2
+    assert content(f"{url}/apply/", {"r": 1, "k": 1, "c": 1.5, "te": 1}) == {"ready": 1}
     assert send(f"{url}/reset/", {"r": 1, "t": 2, "te": 1})[0] == 200
-    assert send(job)[1]["round"] == 2
+    assert content(job)["round"] == 2
 
 
 def test_api_jobs_are_listed(url):
     begin(url, "one", [0.5])
     begin(url, "two", [0.5, 1.5])
-    listed = send(f"{url}/api/v1/jobs")[1]["jobs"]
+    listed = content(f"{url}/api/v1/jobs")["jobs"]
     assert [(job["name"], job["num_workers"]) for job in listed] == [("two", 2), ("one", 1)]
 
 
 def test_api_report_is_shown(mine):
     parts = {"recall/3": 0.0}
     assert post(f"{mine}/report", report(rank=1, accuracy=0.75, accuracy_round=1, parts=parts))[:2] == (200, {})
-    assert send(mine)[1]["totals"]["parts"] == parts
-    workers = send(mine)[1]["workers"]
+    assert content(mine)["totals"]["parts"] == parts
+    workers = content(mine)["workers"]
     assert workers[0]["last_report"] is None
     body = report(rank=1, accuracy=0.75, accuracy_round=1, parts=parts)
     defaults = {"metric": "accuracy", "goal": "max", "run_round": None, "logged": {}}
@@ -128,12 +115,12 @@ MALFORMED = [  # call, body, what the answer must name
 
 
 def test_api_malformed_body_is_named_and_changes_nothing(mine):
-    before = send(f"{mine}")[1]["workers"]
+    before = content(f"{mine}")["workers"]
     for call, body, named in MALFORMED:
         status, answer, _ = post(mine + call, body)
         assert status == 400, (call, body)
         assert named in answer["error"], (call, body, answer)
-    now = send(f"{mine}")[1]["workers"]
+    now = content(f"{mine}")["workers"]
     assert [{**worker, "heard": 0} for worker in now] == [{**worker, "heard": 0} for worker in before]
 
 

@@ -5,7 +5,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from calling import get, post, report, send, until
+from calling import content, get, post, report, rows, send, states, until
 from django.conf import settings
 
 from esync.state_server import schema
@@ -13,11 +13,6 @@ from esync.state_server.jobs import Job
 
 KINDS = {".css", ".js", ".svg"}
 BROWSER = "text/html,application/xhtml+xml,*/*;q=0.8"
-
-
-def rounds(job: str) -> list[dict]:
-    """What the history has of a job's rounds so far."""
-    return send(f"{job}/rounds")[1].get("rounds", [])
 
 
 # --- the page -------------------------------------------------------------------------------------
@@ -66,7 +61,7 @@ def test_dashboard_page_loads_only_its_own_existing_files(url):
     folders = files("esync.state_server") / "dashboard", files("esync.web")
     assets = [file for folder in folders for file in Path(str(folder)).rglob("*.*") if file.suffix in KINDS]
     assert {path.rpartition("/")[2] for path in seen - {"/dashboard/"}} == {file.name for file in assets}
-    assert "MIT" in (files("esync.state_server") / "dashboard" / "uplot" / "LICENSE").read_text()
+    assert "MIT" in (files("esync.state_server") / "dashboard/uplot/LICENSE").read_text()
 
 
 def test_dashboard_file_that_is_unchanged_is_not_sent_again(url):
@@ -89,7 +84,7 @@ def test_job_names_the_slowest_worker_and_adds_up_its_cost(mine):
         samples = int(compute * (100, 50)[rank])
         body = report(rank, seconds=2.0, compute=compute, wait=wait, exchange=0.1, samples=samples, local_iterations=1)
         assert post(f"{mine}/report", body)[0] == 200
-    shown = send(mine)[1]
+    shown = content(mine)
     assert shown["slowest"] == 2  # by the speeds that the workers told when they asked: 0.1, 1.1 and 2.1 s
     assert [worker["seconds_per_iteration"] for worker in shown["workers"]] == [0.1, 1.1, 2.1]
     assert [worker["speed"] for worker in shown["workers"]] == pytest.approx([100, 50, 0])
@@ -105,13 +100,13 @@ def test_job_names_the_slowest_worker_and_adds_up_its_cost(mine):
 def test_job_without_queries_finds_the_slowest_worker_from_reports(url):
     job = f"{url}/api/v1/jobs/sync"
     assert post(job, {"num_workers": 2})[0] == 200
-    assert send(job)[1]["slowest"] is None
-    assert send(job)[1]["totals"] is None
+    assert content(job)["slowest"] is None
+    assert content(job)["totals"] is None
     for rank in range(2):
         body = report(rank, round=8, compute=1.0 + rank, local_iterations=10, metric="loss", goal="min")
         newer = {"accuracy": 9.5 - rank, "accuracy_round": 5 - 2 * rank}
         assert post(f"{job}/report", body | newer)[0] == 200
-    shown = send(job)[1]
+    shown = content(job)
     totals = [shown["totals"][name] for name in ("accuracy", "accuracy_round", "metric", "goal")]
     assert totals == [9.5, 5, "loss", "min"]
     assert (shown["slowest"], shown["round"]) == (1, 8)
@@ -121,9 +116,9 @@ def test_job_without_queries_finds_the_slowest_worker_from_reports(url):
 def test_job_shows_silent_workers_and_done_ones_after_its_end(mine, jobs):
     job = jobs.find("mine")
     job.heard[0] -= 100
-    assert [worker["state"] for worker in send(mine)[1]["workers"]] == ["silent", "computing", "computing"]
+    assert states(mine) == ["silent", "computing", "computing"]
     assert post(f"{mine}/end", {"reason": "enough"})[0] == 200
-    assert {worker["state"] for worker in send(mine)[1]["workers"]} == {"done"}
+    assert set(states(mine)) == {"done"}
 
 
 # --- curves ---------------------------------------------------------------------------------------
@@ -141,8 +136,8 @@ def test_curves_add_up_the_workers(mine, jobs):
         tell(job, second, report(0, second, seconds=1.0, samples=100, bytes_sent=1000, bytes_received=2000))
         if second % 2 == 0:
             tell(job, second, report(1, second // 2, seconds=2.0, samples=100, bytes_sent=1000, bytes_received=2000))
-    until(lambda: len(rounds(mine)) == 30)
-    curves = send(f"{mine}/curves?points=10")[1]
+    until(lambda: len(rows(mine)) == 30)
+    curves = content(f"{mine}/curves?points=10")
     assert len(curves["at"]) in (10, 11)
     assert curves["at"][0] == pytest.approx(2)
     assert curves["samples"][:10] == pytest.approx([150] * 10)
@@ -156,31 +151,31 @@ def test_curves_of_logged_numbers_are_means_by_samples(mine, jobs):
     for rank, samples, loss in ((0, 300, 1.0), (1, 100, 5.0), (2, 0, 2.0)):
         tell(job, 4, report(rank, 1, seconds=1.0, samples=samples, logged={"loss": loss}))
     tell(job, 8, report(0, 2, seconds=1.0, logged={"größe__in": -1}))
-    until(lambda: len(rounds(mine)) == 4)
-    (point,) = send(f"{mine}/curves")[1]["logged"]["loss"]
+    until(lambda: len(rows(mine)) == 4)
+    (point,) = content(f"{mine}/curves")["logged"]["loss"]
     assert (point["at"], point["value"]) == (pytest.approx(4), pytest.approx((300 + 500 + 2) / 401))
-    (point,) = send(f"{mine}/curves")[1]["logged"]["größe__in"]
+    (point,) = content(f"{mine}/curves")["logged"]["größe__in"]
     assert point["value"] == -1
 
 
 def test_curves_file_a_late_accuracy_under_its_round(mine):
     assert post(f"{mine}/report", report(0, 1))[0] == 200
     assert post(f"{mine}/report", report(0, 2, accuracy=0.5, accuracy_round=1))[0] == 200
-    until(lambda: len(rounds(mine)) == 2)
+    until(lambda: len(rows(mine)) == 2)
     assert post(f"{mine}/report", report(0, 2, accuracy=0.6, accuracy_round=2))[0] == 200
-    until(lambda: rounds(mine)[-1]["accuracy"] == 0.6)
-    assert [row["accuracy_round"] for row in rounds(mine)] == [None, 2]
-    (point,) = send(f"{mine}/curves")[1]["accuracy"]
+    until(lambda: rows(mine)[-1]["accuracy"] == 0.6)
+    assert [row["accuracy_round"] for row in rows(mine)] == [None, 2]
+    (point,) = content(f"{mine}/curves")["accuracy"]
     assert (point["round"], point["accuracy"]) == (2, 0.6)
 
 
 def test_rounds_page_lists_the_newest_in_order(mine):
     for number in range(1, 6):
         assert post(f"{mine}/report", report(0, number))[0] == 200
-    until(lambda: len(rounds(mine)) == 5)
-    page = send(f"{mine}/rounds?newest=2")[1]
+    until(lambda: len(rows(mine)) == 5)
+    page = content(f"{mine}/rounds?newest=2")
     assert [row["round"] for row in page["rounds"]] == [4, 5]
-    assert send(f"{mine}/rounds?after={page['next']}")[1]["rounds"] == []
+    assert content(f"{mine}/rounds?after={page['next']}")["rounds"] == []
 
 
 def test_curves_of_a_run_without_rounds_are_empty(mine):

@@ -3,7 +3,7 @@
 import resource
 import signal
 
-from calling import ServerProcess, post, send, until
+from calling import ServerProcess, ask, content, post, until
 
 SERVE = ("-m", "esync.state_server", "--port", "0", "--state-dir")
 
@@ -13,23 +13,18 @@ def limit_files(server: ServerProcess, size: int) -> None:
     resource.prlimit(server.worker, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
 
-def query(job: str, rank: int, iteration: int) -> tuple[int, dict]:
-    asked = {"rank": rank, "round": 1, "iteration": iteration, "capability": 0.01}
-    return post(f"{job}/query", asked)[:2]
-
-
 def test_server_on_full_disk_does_not_restore_a_replaced_job(start_process, tmp_path):
     server = start_process(*SERVE, str(tmp_path))
     job = f"{server.url}/api/v1/jobs/default"
     assert post(job, {"num_workers": 2, "run": "old"})[0] == 200
-    assert query(job, 0, 0)[0] == 200
+    ask(job, 0, 0, 0.01)
     limit_files(server, 0)
     iteration = 0
 
     def broken() -> bool:
         nonlocal iteration
         iteration += 1
-        assert query(job, 0, iteration)[0] == 200  # the training goes on; the last page may have room for some lines
+        ask(job, 0, iteration, 0.01)  # the training goes on; the last page may have room for some lines
         return "cannot write the journal" in server.output
 
     until(broken)
@@ -37,10 +32,10 @@ def test_server_on_full_disk_does_not_restore_a_replaced_job(start_process, tmp_
     assert (status, "cannot be written" in answer["error"], headers["Retry-After"]) == (503, True, "1")
     limit_files(server, resource.RLIM_INFINITY)
     until(lambda: post(job, {"num_workers": 3, "run": "new"})[0] == 200)  # as soon as the old one counts as over
-    assert query(job, 2, 0)[0] == 200
+    ask(job, 2, 0, 0.01)
     assert server.end(signal.SIGKILL) == -signal.SIGKILL
     server = start_process(*SERVE, str(tmp_path))
     job = f"{server.url}/api/v1/jobs/default"
-    assert send(job)[1]["run"] == "new"
-    assert query(job, 2, 1)[0] == 200
+    assert content(job)["run"] == "new"
+    ask(job, 2, 1, 0.01)
     server.end_well()

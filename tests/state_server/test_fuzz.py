@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 import schemathesis
-from calling import begin, post, send
+from calling import ask, begin, content
 from django.conf import settings as django_settings
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.generation import GenerationMode
@@ -68,9 +68,8 @@ def fuzz(url: str, examples: int) -> Counter[int]:
 def unharmed(job: str, **headers: str) -> None:
     """Play a round on a job with these speeds that nobody has touched since it was begun."""
     for rank, ready in enumerate([False, False, True]):
-        asked = {"rank": rank, "round": 1, "iteration": 1, "capability": SPEEDS[rank]}
-        assert post(f"{job}/query", asked, **headers)[1]["ready"] is ready
-    assert [worker["capability"] for worker in send(job, **headers)[1]["workers"]] == SPEEDS
+        assert ask(job, rank, 1, SPEEDS[rank], **headers)["ready"] is ready
+    assert [worker["capability"] for worker in content(job, **headers)["workers"]] == SPEEDS
 
 
 @pytest.mark.timeout(1800)

@@ -5,7 +5,7 @@ import threading
 import time
 
 import pytest
-from calling import begin, post, report, send, until
+from calling import ask, begin, content, post, report, rows, send, until
 from postgres import MissingError, cluster
 
 from esync import config
@@ -25,11 +25,6 @@ def postgres():
             yield postgres
     except MissingError as reason:
         pytest.skip(str(reason))
-
-
-def rows(job: str, kind: str = "rounds", query: str = "") -> list[dict]:
-    status, answer, _ = send(f"{job}/{kind}{query}")
-    return answer[kind] if status == 200 else []
 
 
 def logged(rank: int, round: int) -> dict[str, float]:
@@ -59,24 +54,24 @@ def test_history_stores_what_workers_report(start_process, database):
     tell(job, rounds=1)  # again: counted once
     post(f"{job}/report", report(0, 3, accuracy=0.5, accuracy_round=3, **LOSS))  # again, with a later value
     until(lambda: len(rows(job)) == 6)
-    page = send(f"{job}/rounds?limit=4")[1]
+    page = content(f"{job}/rounds?limit=4")
     assert [(row["round"], row["rank"]) for row in page["rounds"]] == [(1, 0), (1, 1), (2, 0), (2, 1)]
     row = page["rounds"][1]
     assert {**row, **report(1, 1, accuracy=0.01, accuracy_round=1, logged=logged(1, 1), **LOSS)} == row
-    next_page = send(f"{job}/rounds?after={page['next']}")[1]
+    next_page = content(f"{job}/rounds?after={page['next']}")
     assert [(row["round"], row["rank"], row["accuracy"]) for row in next_page["rounds"]] == [(3, 0, 0.5), (3, 1, 0.03)]
-    assert send(f"{job}/rounds?after={next_page['next']}")[1] == {"rounds": [], "next": next_page["next"]}
+    assert content(f"{job}/rounds?after={next_page['next']}") == {"rounds": [], "next": next_page["next"]}
     post(f"{job}/end", {"reason": "enough"})
     begin(server.url, "first", [0.1, 1.1, 2.1])
-    until(lambda: len(send(f"{server.url}/api/v1/runs")[1]["runs"]) == 2)
-    newest, oldest = send(f"{server.url}/api/v1/runs?job=first")[1]["runs"]
+    until(lambda: len(content(f"{server.url}/api/v1/runs")["runs"]) == 2)
+    newest, oldest = content(f"{server.url}/api/v1/runs?job=first")["runs"]
     assert (newest["num_workers"], newest["rounds"], newest["ended"]) == (3, 0, None)
     assert (oldest["rounds"], oldest["samples"], oldest["bytes_sent"], oldest["reason"]) == (3, 6 * 448, 600, "enough")
     assert (oldest["best_accuracy"], oldest["compute"], oldest["wait"]) == (0.01, 9.0, pytest.approx(1.8))
     assert rows(job) == []
     assert len(rows(job, query=f"?run={oldest['id']}")) == 6
     assert (oldest["metric"], oldest["goal"]) == ("loss", "min")
-    curves = send(f"{job}/curves?points=2&run={oldest['id']}")[1]
+    curves = content(f"{job}/curves?points=2&run={oldest['id']}")
     assert (curves["metric"], curves["goal"], len(curves["at"]) <= 2) == ("loss", "min", True)
     assert [point["round"] for point in curves["accuracy"]] == [1, 3]
     assert sorted(oldest["logged"]) == ["größe", "rate__0"]
@@ -85,7 +80,7 @@ def test_history_stores_what_workers_report(start_process, database):
     assert all(6 <= mean <= 8 for mean in means["größe"])  # by which of the three rounds fall together
     kinds = [event["kind"] for event in rows(job, "events", f"?run={oldest['id']}")]
     assert kinds == ["begin", "end"]
-    assert send(f"{server.url}/api/v1/runs?job=none")[1] == {"runs": []}
+    assert content(f"{server.url}/api/v1/runs?job=none") == {"runs": []}
     server.end_well()
 
 
@@ -104,7 +99,7 @@ def test_history_after_restart_is_kept_and_completed(start_process, tmp_path):
 
 def test_history_records_the_slowest_worker_as_an_event(mine):
     for rank in range(3):
-        post(f"{mine}/query", {"rank": rank, "round": 1, "iteration": 1, "capability": [9.0, 1.0, 1.0][rank]})
+        ask(mine, rank, 1, [9.0, 1.0, 1.0][rank])
     for rank in range(3):
         post(f"{mine}/reset", {"rank": rank, "round": 2})
     until(lambda: any(event["kind"] == "slowest" for event in rows(mine, "events")))
@@ -131,9 +126,8 @@ def test_history_database_that_is_away_delays_no_query(start_process, postgres):
     try:
         tell(job, rounds=2, first=3)
         for k in range(50):
-            asked = {"rank": 0, "round": 1, "iteration": k, "capability": 0.1}
-            assert post(f"{job}/query", asked)[0] == 200
-        assert send(job)[1]["history_dropped"] == 0
+            ask(job, 0, k, 0.1)
+        assert content(job)["history_dropped"] == 0
         status, answer, headers = send(f"{job}/rounds")
         assert (status, headers["Retry-After"]) == (503, "1")
         assert "cannot be reached" in answer["error"]

@@ -25,6 +25,17 @@ from esync.state_server.schema import Report
 pytestmark = pytest.mark.usefixtures("never_forgotten")
 
 
+@pytest.fixture
+def jobs(tmp_path) -> JobRegistry:
+    return JobRegistry(tmp_path)
+
+
+@pytest.fixture
+def job(jobs) -> Job:
+    """Of two workers."""
+    return jobs.begin("a", 2, 0.02, 1)
+
+
 def reopened(jobs: JobRegistry) -> JobRegistry:
     """Return what a new process finds after the old one has ended without a word.
 
@@ -93,9 +104,7 @@ def test_journal_of_interrupted_job_restores_the_same_decisions(tmp_path, monkey
         assert (tmp_path / "a.journal").stat().st_size < 10_000
 
 
-def test_journal_with_truncated_last_line_ignores_it(tmp_path):
-    jobs = JobRegistry(tmp_path)
-    job = jobs.begin("a", 2, 0.02, 1)
+def test_journal_with_truncated_last_line_ignores_it(tmp_path, jobs, job):
     job.query(0, 1, 0, 0.5, now=1.0)
     path = tmp_path / "a.journal"
     before, state = path.read_bytes(), copy.deepcopy(job.coordinator.records)
@@ -111,9 +120,7 @@ def test_journal_with_truncated_last_line_ignores_it(tmp_path):
         assert same(reopened(jobs).get("a"), job)
 
 
-def test_journal_with_damage_in_the_middle_reports_and_ignores_the_rest(tmp_path, caplog):
-    jobs = JobRegistry(tmp_path)
-    job = jobs.begin("a", 2, 0.02, 1)
+def test_journal_with_damage_in_the_middle_reports_and_ignores_the_rest(tmp_path, caplog, jobs, job):
     job.query(0, 1, 0, 0.5, now=1.0)
     state = copy.deepcopy(job.coordinator.records)
     for k in range(3):
@@ -182,10 +189,8 @@ def test_journal_restores_reports_and_the_end_of_a_job(tmp_path):
     assert reopened(jobs).begin("a", 2, 0.02, 1, "mine").key == job.key  # the same run, told again
 
 
-def test_journal_on_full_disk_is_completed_afterwards(tmp_path, monkeypatch, caplog):
+def test_journal_on_full_disk_is_completed_afterwards(monkeypatch, caplog, jobs, job):
     monkeypatch.setattr(config, "JOURNAL_RETRY", 0.0)
-    jobs = JobRegistry(tmp_path)
-    job = jobs.begin("a", 2, 0.02, 1)
     with monkeypatch.context() as full:
         fill_disk(full, room=30)
         for k in range(3):
@@ -198,10 +203,9 @@ def test_journal_on_full_disk_is_completed_afterwards(tmp_path, monkeypatch, cap
 
 
 @pytest.mark.parametrize("why", ["it was broken", "it is long"])
-def test_journal_of_a_replaced_job_never_overwrites_its_successors(tmp_path, monkeypatch, why):
+def test_journal_of_a_replaced_job_never_overwrites_its_successors(monkeypatch, why, jobs, job):
     monkeypatch.setattr(config, "JOURNAL_RETRY", 0.0)
-    jobs = JobRegistry(tmp_path)
-    old = jobs.begin("a", 2, 0.02, 1)
+    old = job
     old.query(0, 1, 0, 0.1, now=old.clock.now() - 100.0)
     if why == "it was broken":
         with monkeypatch.context() as full:
@@ -209,16 +213,15 @@ def test_journal_of_a_replaced_job_never_overwrites_its_successors(tmp_path, mon
             old.query(1, 1, 0, 0.1, now=old.clock.now() - 100.0)
     else:
         monkeypatch.setattr(config, "JOURNAL_BYTES", 0)
-        old._journal._least = 0
+        old._journal._compacted_size = 0
     new = jobs.begin("a", 3, 0.02, 1)
     assert old.ended is not None
     old.query(1, 1, 1, 0.1, now=old.clock.now())  # a thread that still has it
     assert reopened(jobs).get("a").key == new.key
 
 
-def test_journal_that_cannot_be_created_leaves_the_present_job(tmp_path, monkeypatch):
-    jobs = JobRegistry(tmp_path)
-    old = jobs.begin("a", 2, 0.02, 1)
+def test_journal_that_cannot_be_created_leaves_the_present_job(tmp_path, monkeypatch, jobs, job):
+    old = job
     with monkeypatch.context() as full:
         fill_disk(full)
         with pytest.raises(UnavailableError, match=r"a\.journal cannot be written: no room"):

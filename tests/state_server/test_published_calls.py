@@ -7,7 +7,7 @@ import socket
 import time
 
 import pytest
-from calling import send
+from calling import content, send
 
 from esync import config
 from esync.coordination.coordinator import Coordinator
@@ -15,12 +15,12 @@ from esync.coordination.coordinator import Coordinator
 
 def test_published_calls_play_a_round(default_job):
     te = time.time()
-    assert send(f"{default_job}/apply/", {"r": 2, "k": 1, "c": 2.1, "te": te})[1] == {"ready": 1}
-    assert send(f"{default_job}/apply/", {"r": 0, "k": 9, "c": 0.1, "te": te})[1] == {"ready": 1}
-    assert send(f"{default_job}/apply/", {"r": 1, "k": 1, "c": 1.1, "te": te})[1] == {"ready": 1}
+    assert content(f"{default_job}/apply/", {"r": 2, "k": 1, "c": 2.1, "te": te}) == {"ready": 1}
+    assert content(f"{default_job}/apply/", {"r": 0, "k": 9, "c": 0.1, "te": te}) == {"ready": 1}
+    assert content(f"{default_job}/apply/", {"r": 1, "k": 1, "c": 1.1, "te": te}) == {"ready": 1}
     for rank in range(3):
         assert send(f"{default_job}/reset/", {"r": rank, "t": 2, "te": te})[:2] == (200, None)
-    shown = send(f"{default_job}/")[1]
+    shown = content(f"{default_job}/")
     assert (shown["num_workers"], shown["t"], shown["epsilon"]) == (3, 2, 0.02)
     assert shown["records"] == [[0, 0, 0.1, te, False, 2], [1, 0, 1.1, te, False, 2], [2, 0, 2.1, te, False, 2]]
 
@@ -29,11 +29,11 @@ def test_published_calls_show_but_do_not_use_the_workers_wall_clock(default_job)
     """By the published rule, a slowest device with a wrong clock made all READY, or nobody."""
     for te in (time.time() - 3600, time.time() + 3600):
         send(f"{default_job}/apply/", {"r": 2, "k": 0, "c": 2.1, "te": te})
-        assert send(f"{default_job}/apply/", {"r": 0, "k": 1, "c": 0.1, "te": te})[1] == {"ready": 0}
+        assert content(f"{default_job}/apply/", {"r": 0, "k": 1, "c": 0.1, "te": te}) == {"ready": 0}
 
 
 def test_published_calls_before_init_are_refused(url):
-    assert send(f"{url}/")[1]["records"] == []
+    assert content(f"{url}/")["records"] == []
     for call in ("apply", "reset"):
         status, answer, headers = send(f"{url}/{call}/", {"r": 0, "k": 0, "c": 0.1, "te": 1, "t": 1})
         assert (status, headers["Retry-After"]) == (409, "1")
@@ -42,7 +42,7 @@ def test_published_calls_before_init_are_refused(url):
 
 def test_published_init_has_the_published_defaults(url):
     send(f"{url}/init/", {"num_workers": 2})
-    shown = send(f"{url}/")[1]
+    shown = content(f"{url}/")
     assert shown["epsilon"] == 0.5
     assert shown["slowest_iterations"] == 1
 
@@ -52,11 +52,11 @@ def test_published_init_replaces_a_silent_job(default_job, monkeypatch):
     assert status == 409
     assert "another training is running" in answer["error"]
     assert 1 <= int(headers["Retry-After"]) <= 1 + 3 * 2.1  # the slowest takes 2.1 s for an iteration
-    assert send(f"{default_job}/")[1]["num_workers"] == 3
+    assert content(f"{default_job}/")["num_workers"] == 3
     monkeypatch.setattr(config, "JOB_ALIVE", 0.0)
     monkeypatch.setattr(config, "JOB_ALIVE_ITERATIONS", 0)
     assert send(f"{default_job}/init/", {"num_workers": 7})[0] == 200
-    assert send(f"{default_job}/")[1]["num_workers"] == 7
+    assert content(f"{default_job}/")["num_workers"] == 7
 
 
 APPLY = {"r": 0, "k": 1, "c": 0.1, "te": 1}
@@ -79,30 +79,30 @@ MALFORMED = [  # call, fields, what the answer must name
 
 
 def test_published_call_with_malformed_field_names_it_and_changes_nothing(default_job):
-    before = send(f"{default_job}/")[1]
+    before = content(f"{default_job}/")
     for call, fields, named in MALFORMED:
         status, answer, _ = send(f"{default_job}/{call}/", fields)
         assert status == 400, (call, fields)
         assert named in answer["error"]
-    assert send(f"{default_job}/")[1] == before
+    assert content(f"{default_job}/") == before
 
 
 def test_published_call_for_another_round_changes_nothing(default_job):
-    before = send(f"{default_job}/")[1]
+    before = content(f"{default_job}/")
     for call, fields in (("reset", {**RESET, "t": 3}), ("reset", {**RESET, "t": 0})):
         status, answer, headers = send(f"{default_job}/{call}/", fields)
         assert (status, headers["Retry-After"]) == (409, None)
         assert "the job is in round 1" in answer["error"]
-    assert send(f"{default_job}/")[1] == before
+    assert content(f"{default_job}/") == before
 
 
 @pytest.mark.parametrize("body", [b"r=0&k=1&c=0.1&te=1&r=1", b"\xff=\xfe", b"&".join([b"a=1"] * 60), b""])
 def test_published_call_with_unreadable_form_is_refused(default_job, body):
-    before = send(f"{default_job}/")[1]
+    before = content(f"{default_job}/")
     status, answer, _ = send(f"{default_job}/apply/", body)
     assert status == 400
     assert answer["error"]
-    assert send(f"{default_job}/")[1] == before
+    assert content(f"{default_job}/") == before
 
 
 def test_published_call_with_other_body_is_refused(default_job):
@@ -143,4 +143,4 @@ def test_published_call_whose_body_ends_too_soon_is_refused(url):
         connection.sendall(f"{head}Content-Length: 14\r\n\r\nnum_workers=1".encode())
         connection.shutdown(socket.SHUT_WR)
         assert connection.recv(1000).startswith(b"HTTP/1.1 400 ")
-    assert send(f"{url}/")[1]["num_workers"] == 0
+    assert content(f"{url}/")["num_workers"] == 0

@@ -5,7 +5,7 @@ import socket
 import time
 
 import pytest
-from calling import port_of, post, send, until
+from calling import content, port_of, post, rows, until
 from django.conf import settings
 
 from esync.coordination.round_reporter import RoundReporter, shares
@@ -19,9 +19,14 @@ def entry(samples: int = 64, wait: float = 0.25) -> dict:
     return {"num_samples": samples, "time": phases, "wait": wait, "bytes_sent": 10, "bytes_received": 20}
 
 
+def tell(worker: RoundReporter, number: int, **changes: object) -> None:
+    """Report a round of one iteration and one second."""
+    worker.round(number, entry() | changes, local_iterations=1, seconds=1.0)
+
+
 def newest(job: str, rank: int = 0) -> dict:
     """The newest report of a worker that the server has."""
-    shown = send(job)[1]
+    shown = content(job)
     return (shown["workers"][rank]["last_report"] if "workers" in shown else None) or {}
 
 
@@ -90,7 +95,7 @@ def test_reports_to_an_absent_server_block_nobody_and_arrive_later(url, jobs, re
     lost = reports(port=free_port())
     start = time.monotonic()
     for number in range(1, 2001):
-        lost.round(number, entry(), local_iterations=1, seconds=1.0)
+        tell(lost, number)
     assert time.monotonic() - start < 5
     until(lambda: "the dashboard lags behind" in caplog.text)
     start = time.monotonic()
@@ -98,10 +103,10 @@ def test_reports_to_an_absent_server_block_nobody_and_arrive_later(url, jobs, re
     assert time.monotonic() - start < 5
 
     waiting = reports()  # there is no such job yet: the server says when to try again
-    waiting.round(1, entry(), local_iterations=1, seconds=1.0)
+    tell(waiting, 1)
     time.sleep(0.3)
-    waiting.round(2, entry(), local_iterations=1, seconds=1.0)
-    waiting.round(3, entry(), local_iterations=1, seconds=1.0)
+    tell(waiting, 2)
+    tell(waiting, 3)
     job = f"{url}/api/v1/jobs/mine"
     assert post(job, {"num_workers": 1})[0] == 200
     until(lambda: newest(job).get("round") == 3)
@@ -112,12 +117,12 @@ def test_reports_begin_and_end_the_job_where_no_algorithm_does(url, reports):
     job = f"{url}/api/v1/jobs/mine"
     first, second = reports(rank=0, begin=2, ends=True), reports(rank=1)
     for worker in (second, first):
-        worker.round(1, entry(), local_iterations=1, seconds=1.0)
+        tell(worker, 1)
     until(lambda: newest(job, 0) and newest(job, 1))
     second.close("done")
-    assert send(job)[1]["ended"] is None
+    assert content(job)["ended"] is None
     first.close("done after 1 rounds")
-    shown = send(job)[1]
+    shown = content(job)
     assert (shown["state"], shown["reason"], shown["num_workers"]) == ("ended", "done after 1 rounds", 2)
 
 
@@ -125,27 +130,27 @@ def test_reports_of_asynchronous_workers_tell_the_round_of_the_run(url, reports)
     job = f"{url}/api/v1/jobs/mine"
     workers = reports(rank=0, begin=2, ends=True), reports(rank=1)
     for worker, exchanges, round_ in zip(workers, (9, 4), (5, 6), strict=True):
-        worker.round(exchanges, {**entry(), "round": round_}, local_iterations=1, seconds=1.0)
+        tell(worker, exchanges, round=round_)
     until(lambda: newest(job, 0) and newest(job, 1))
-    assert (newest(job, 0)["round"], newest(job, 0)["run_round"], send(job)[1]["round"]) == (9, 5, 6)
+    assert (newest(job, 0)["round"], newest(job, 0)["run_round"], content(job)["round"]) == (9, 5, 6)
     workers[0].close("done")
-    until(lambda: send(f"{url}/api/v1/runs?job=mine")[1]["runs"][0]["rounds"] == 6)
+    until(lambda: content(f"{url}/api/v1/runs?job=mine")["runs"][0]["rounds"] == 6)
 
 
 def test_reports_keep_a_job_from_being_replaced(url, reports):
     """As in mode sync, where no worker queries the state server."""
     job = f"{url}/api/v1/jobs/mine"
     worker = reports(begin=1, ends=True)
-    worker.round(1, entry(), local_iterations=1, seconds=1.0)
+    tell(worker, 1)
     until(lambda: newest(job))
-    key = send(job)[1]["id"]
+    key = content(job)["id"]
     other = reports(begin=2, ends=True)
     for one, number in ((worker, 2), (other, 1)):
-        one.round(number, entry(), local_iterations=1, seconds=1.0)
+        tell(one, number)
     until(lambda: newest(job)["round"] == 2)
-    assert send(job)[1]["id"] == key
+    assert content(job)["id"] == key
     worker.close("done")
-    until(lambda: send(job)[1]["id"] != key)  # the other one has waited for that
+    until(lambda: content(job)["id"] != key)  # the other one has waited for that
 
 
 def test_reports_send_the_token_and_warn_once_of_a_wrong_one(mine, reports, running, monkeypatch, caplog):
@@ -155,8 +160,8 @@ def test_reports_send_the_token_and_warn_once_of_a_wrong_one(mine, reports, runn
     stranger = reports(rank=1, interval=0.01)
     monkeypatch.setattr(settings, "TOKEN", "a-secret-token")
     for number in (1, 2, 3):
-        worker.round(number, entry(), local_iterations=1, seconds=1.0)
-        stranger.round(number, entry(), local_iterations=1, seconds=1.0)
+        tell(worker, number)
+        tell(stranger, number)
         time.sleep(0.1)
     worker.close("done")
     stranger.close("done")
@@ -169,11 +174,4 @@ def test_reports_send_the_token_and_warn_once_of_a_wrong_one(mine, reports, runn
 
 def _history(job: str, newest_round: int) -> list[dict]:
     """The rounds in the history, as soon as that one is there."""
-    rounds: list[dict] = []
-
-    def complete() -> bool:
-        rounds[:] = send(f"{job}/rounds")[1].get("rounds", [])
-        return bool(rounds) and rounds[-1]["round"] == newest_round
-
-    until(complete)
-    return rounds
+    return until(lambda: (got := rows(job)) and got[-1]["round"] == newest_round and got)

@@ -6,7 +6,7 @@ import re
 import threading
 
 import pytest
-from calling import port_of, send
+from calling import content, port_of, states
 from faulty_server import OK, FaultyServer, answer, refusal
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,7 +44,7 @@ def test_client_plays_a_round_with_the_real_server(url):
             assert worker.round == 2
         answer = fast.ask(1, 0.5).wait()
         assert (answer.ready, 0 < answer.lease < 1) == (False, True)
-    assert send(f"{url}/")[1]["t"] == 2
+    assert content(f"{url}/")["t"] == 2
 
 
 def test_client_sends_the_documented_fields():
@@ -76,8 +76,8 @@ def test_client_reset_fits_the_ranks_of_the_largest_job(url):
         client.init(JobSettings(config.MAX_WORKERS, 0.02))
         client.reset(2, members=range(config.MAX_WORKERS))
         client.reset(2, members=alive)
-        states = [worker["state"] for worker in send(f"{url}/api/v1/jobs/large")[1]["workers"]]
-    assert [rank for rank, state in enumerate(states) if state != "dropped"] == list(alive)
+        shown = states(f"{url}/api/v1/jobs/large")
+    assert [rank for rank, state in enumerate(shown) if state != "dropped"] == list(alive)
 
 
 @given(st.sets(st.integers(0, config.MAX_WORKERS - 1)))

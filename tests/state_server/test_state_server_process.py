@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from calling import ROOT, send, until
+from calling import ROOT, content, send, until
 from django.core.management import call_command
 
 from esync.state_server.__main__ import parse_arguments
@@ -26,10 +26,10 @@ RUNSERVER = ("SimpleStateServer/manage.py", "runserver", "127.0.0.1:0", "--norel
 def play(url: str, **headers: str) -> None:
     """Make each of the published calls once."""
     assert send(f"{url}/init/", {"num_workers": 1}, **headers)[0] == 200
-    assert send(f"{url}/apply/", {"r": 0, "k": 0, "c": 1, "te": 1}, **headers)[1] == {"ready": 0}
-    assert send(f"{url}/apply/", {"r": 0, "k": 1, "c": 1, "te": 1}, **headers)[1] == {"ready": 1}
+    assert content(f"{url}/apply/", {"r": 0, "k": 0, "c": 1, "te": 1}, **headers) == {"ready": 0}
+    assert content(f"{url}/apply/", {"r": 0, "k": 1, "c": 1, "te": 1}, **headers) == {"ready": 1}
     assert send(f"{url}/reset/", {"r": 0, "t": 2, "te": 1}, **headers)[0] == 200
-    assert send(f"{url}/", **headers)[1]["t"] == 2
+    assert content(f"{url}/", **headers)["t"] == 2
 
 
 def test_server_process_serves_until_a_signal(start_process):
@@ -71,7 +71,7 @@ def test_server_process_runs_from_a_checkout_with_runserver(start_process):
 
 
 def test_start_script_leaves_a_server_running_with_the_printed_token(tmp_path):
-    script = ROOT / "scripts" / "start_state_server.sh"
+    script = ROOT / "scripts/start_state_server.sh"
     environment = child.environment(ESYNC_RUN_DIR=str(tmp_path / "runs"), ESYNC_STATE_DIR=str(tmp_path / "state"))
 
     def run(*words: str) -> subprocess.CompletedProcess:
@@ -95,7 +95,7 @@ def test_start_script_leaves_a_server_running_with_the_printed_token(tmp_path):
 
 def test_server_process_with_unusable_state_folder_is_refused(start_process, tmp_path):
     (tmp_path / "file").write_text("")
-    refused = child.run(*SERVE, "--state-dir", str(tmp_path / "file" / "state"))
+    refused = child.run(*SERVE, "--state-dir", str(tmp_path / "file/state"))
     assert refused.returncode == 1
     assert refused.stderr.startswith(f"the state folder {tmp_path / 'file' / 'state'} cannot be written: ")
     assert len(refused.stderr.splitlines()) == 1
@@ -115,7 +115,7 @@ def test_killed_worker_process_is_started_again_and_continues_its_jobs(start_pro
 
     def answered() -> bool:
         with contextlib.suppress(OSError):
-            return send(f"{server.url}/")[1]["t"] == 2
+            return content(f"{server.url}/")["t"] == 2
         return False
 
     until(answered)
@@ -208,7 +208,7 @@ def test_of_two_server_processes_that_start_together_one_gets_the_port(tmp_path)
 
 
 def test_server_process_that_cannot_start_does_not_say_that_it_listens(tmp_path):
-    (tmp_path / "jobs" / "a.journal").mkdir(parents=True)
+    (tmp_path / "jobs/a.journal").mkdir(parents=True)
     done = child.run(*SERVE, "--state-dir", str(tmp_path))
     assert done.returncode == 1
     assert "listening" not in done.stdout

@@ -6,10 +6,11 @@ import resource
 import pytest
 from calling import port_of, post
 
+from esync import config
 from esync.coordination import JobSettings
 from esync.coordination.client import StateServerClient
 from esync.coordination.straggler_policies import OnlinePolicy, OnlinePolicySettings, PolicyDirective
-from esync.state_server import journal
+from esync.state_server.journal import Journal
 from esync.state_server.registry import JobRegistry
 
 WATCHING = OnlinePolicySettings(window=4, stride=2, raise_after=2, clear_after=2, policy="elastic")
@@ -43,16 +44,19 @@ def test_straggler_watch_with_too_large_window_is_refused(url):
 
 
 @pytest.mark.usefixtures("never_forgotten")
-@pytest.mark.parametrize("limit", [1_500, 10**9])
-def test_straggler_watch_decides_the_same_after_restarts(tmp_path, monkeypatch, limit):
-    monkeypatch.setattr(journal.Journal.__init__, "__defaults__", (limit,))
-    draw, undisturbed = random.Random(limit), OnlinePolicy.of(WORKERS, WATCHING)
+@pytest.mark.parametrize(("limit", "restarts"), [(0, 0.01), (10**9, 0.1)])
+def test_straggler_watch_decides_the_same_after_restarts(tmp_path, monkeypatch, limit, restarts):
+    """Also if the journal is begun anew between restarts."""
+    monkeypatch.setattr(config, "JOURNAL_BYTES", limit)
+    begin, begun = Journal.begin, []
+    monkeypatch.setattr(Journal, "begin", lambda journal: (begun.append(journal), begin(journal)))
+    draw, undisturbed = random.Random(1), OnlinePolicy.of(WORKERS, WATCHING)
     jobs = JobRegistry(tmp_path)
     jobs.begin("a", WORKERS, None, 1, "run", WATCHING)
     seen = set()
     for step in range(120):
         for rank in range(WORKERS):
-            if draw.random() < 0.1:
+            if draw.random() < restarts:
                 jobs = JobRegistry(tmp_path)
                 jobs.restore()
             seconds = draw.uniform(0.08, 0.12) + 0.2 * (rank == step // 40)
@@ -60,3 +64,4 @@ def test_straggler_watch_decides_the_same_after_restarts(tmp_path, monkeypatch, 
             assert answer == undisturbed.record_steps(rank, step, 1, seconds)
             seen.add(answer.excluded)
     assert {(), (0,), (1,), (2,)} <= seen
+    assert (len(set(map(id, begun))) < len(begun)) == (limit == 0)

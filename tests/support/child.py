@@ -5,9 +5,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 #: What a test's child must not inherit from the shell that the tests are run in.
 NOT_INHERITED = ("DMLC_", "ESYNC_", "PS_", "PYTHONUNBUFFERED")
@@ -38,10 +39,13 @@ def environment(**changes: str) -> dict[str, str]:
     return {**clean, **changes}
 
 
-def run(*command: str, timeout: float = 60, **changes: str) -> subprocess.CompletedProcess[str]:
+def run(
+    *command: str, timeout: float = 60, cwd: Path | None = None, **changes: str
+) -> subprocess.CompletedProcess[str]:
     """Run `python COMMAND…` to its end."""
     return subprocess.run(
         [sys.executable, *command],
+        cwd=cwd,
         capture_output=True,
         text=True,
         timeout=timeout,
@@ -74,6 +78,15 @@ def started(*command: str, until: str = "ready", **changes: str) -> Iterator["su
         for pipe in (process.stdin, process.stdout, process.stderr):
             with suppress(BrokenPipeError):
                 pipe.close()
+
+
+def until(condition: Callable[[], Any], limit: float = 60, problem: str = "that has not come true") -> Any:
+    """Wait for a condition; return its value."""
+    end = time.monotonic() + limit
+    while not (result := condition()):
+        assert time.monotonic() < end, problem
+        time.sleep(0.02)
+    return result
 
 
 def alive(pid: int) -> bool:

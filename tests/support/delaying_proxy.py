@@ -6,7 +6,6 @@ Every byte arrives later, by a delay that fluctuates.
 import asyncio
 import random
 import threading
-from types import TracebackType
 
 
 class DelayingProxy:
@@ -36,9 +35,7 @@ class DelayingProxy:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(10)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)

@@ -1,7 +1,6 @@
 """Rounds of a worker without cluster and network, kept by a real RoundCallbacks."""
 
 import io
-import json
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +12,8 @@ from esync.runtime.progress import Progress, ProgressReporter, parse
 from esync.training.callbacks import LogFiles, ProgressLines
 from esync.training.round_callbacks import LogClock, PeriodicEvaluation, RoundCallbacks
 from esync.training.round_log import RoundLog
+
+from .json_files import read_json
 
 
 class Evaluation:
@@ -117,7 +118,12 @@ class Run:
         self.keeper.end(self.trainer)
         self.keeper.close()
         files = {int(path.stem.split("-")[1]): path for path in self.logs.folder.glob("iter-*.txt")}
-        return {number: json.loads(files[number].read_text()).get("accuracy") for number in sorted(files)}
+        return {number: read_json(files[number]).get("accuracy") for number in sorted(files)}
+
+    @property
+    def facts(self) -> dict:
+        """What is in run.json."""
+        return read_json(self.logs.folder / "run.json")
 
     @property
     def progress(self) -> list[Progress]:

@@ -7,25 +7,31 @@ from esync.runtime.errors import ExpectedError
 from esync.runtime.mxnet_import import mx
 from esync.training.batch_norm import reestimate_statistics
 
+from ..support.small_net import nn
+
 IMAGES = np.random.default_rng(0).integers(0, 256, (150, 1, 28, 28), np.uint8)  # two whole batches and a part
 
 
-def small(momentum: float = 0.9, kind=mx.gluon.nn.BatchNorm):
-    net = mx.gluon.nn.HybridSequential()
-    net.add(mx.gluon.nn.Conv2D(8, 3), kind(momentum=momentum), mx.gluon.nn.Dense(10))
+def small(momentum: float = 0.9, kind=nn.BatchNorm):
+    net = nn.HybridSequential()
+    net.add(nn.Conv2D(8, 3), kind(momentum=momentum), nn.Dense(10))
     net.initialize()
     net.hybridize(static_alloc=True, static_shape=True)
     net(mx.nd.zeros((2, 1, 28, 28)))
     return net
 
 
-@pytest.mark.parametrize("kind", [mx.gluon.nn.BatchNorm, mx.gluon.nn.BatchNormReLU])
+def reestimate(net) -> None:
+    reestimate_statistics(net, IMAGES, None, mx.cpu())
+
+
+@pytest.mark.parametrize("kind", [nn.BatchNorm, nn.BatchNormReLU])
 @pytest.mark.parametrize("momentum", [0.9, 0.99])
 def test_estimated_statistics_are_the_moments_of_all_images(momentum, kind):
     net = small(momentum, kind)
     inputs = net[0](mx.nd.array(as_floats(IMAGES))).asnumpy()
     net[1].running_mean.set_data(mx.nd.full(8, 5.0))
-    reestimate_statistics(net, IMAGES, None, mx.cpu())
+    reestimate(net)
     np.testing.assert_allclose(net[1].running_mean.data().asnumpy(), inputs.mean((0, 2, 3)), rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(net[1].running_var.data().asnumpy(), inputs.var((0, 2, 3)), rtol=1e-3, atol=1e-4)
 
@@ -35,7 +41,7 @@ class Twice(mx.gluon.HybridBlock):
 
     def __init__(self) -> None:
         super().__init__()
-        self.norm, self.dense = mx.gluon.nn.BatchNorm(), mx.gluon.nn.Dense(10)
+        self.norm, self.dense = nn.BatchNorm(), nn.Dense(10)
 
     def hybrid_forward(self, F, x):  # noqa: N803 - Gluon's name
         small = F.Pooling(3 * x + 2, kernel=(2, 2), stride=(2, 2), pool_type="max")
@@ -48,7 +54,7 @@ def test_estimated_statistics_of_a_layer_used_twice_are_the_moments_of_both_inpu
     net.initialize()
     net.hybridize(compiled)
     net(mx.nd.zeros((2, 1, 28, 28)))
-    reestimate_statistics(net, IMAGES, None, mx.cpu())
+    reestimate(net)
     inputs = mx.nd.array(as_floats(IMAGES))
     small = mx.nd.Pooling(3 * inputs + 2, kernel=(2, 2), stride=(2, 2), pool_type="max")
     values = np.concatenate([inputs.asnumpy().ravel(), small.asnumpy().ravel()]).astype(np.float64)
@@ -61,7 +67,7 @@ class Unused(Twice):
 
     def __init__(self) -> None:
         super().__init__()
-        self.unused = mx.gluon.nn.BatchNorm(in_channels=2)
+        self.unused = nn.BatchNorm(in_channels=2)
 
 
 def test_batch_norm_layer_that_is_not_used_keeps_its_statistics():
@@ -69,7 +75,7 @@ def test_batch_norm_layer_that_is_not_used_keeps_its_statistics():
     net.initialize()
     net(mx.nd.zeros((2, 1, 28, 28)))
     net.unused.running_mean.set_data(mx.nd.array([1, 2]))
-    reestimate_statistics(net, IMAGES, None, mx.cpu())
+    reestimate(net)
     assert list(net.unused.running_mean.data().asnumpy()) == [1, 2]
 
 
@@ -78,7 +84,7 @@ def test_estimation_leaves_gradients_hooks_and_compiled_graphs_as_they_are():
     with mx.autograd.record():
         net(mx.nd.ones((2, 1, 28, 28))).backward()
     graph, gradient = net._cached_op, net[0].weight.grad().asnumpy()
-    reestimate_statistics(net, IMAGES, None, mx.cpu())
+    reestimate(net)
     assert net._active
     assert net._cached_op is graph
     assert np.array_equal(net[0].weight.grad().asnumpy(), gradient)

@@ -14,19 +14,11 @@ from esync.runtime.watchdog import Watchdog
 from esync.training import checkpoint_evaluator
 from esync.training.accuracy import predictions
 
-from ..data import tiny_dataset
 from ..support import child
 
 #: A file with networks of a user's.
-OWN = Path(__file__).parents[1] / "support" / "user_networks.py"
+OWN = Path(__file__).parents[1] / "support/user_networks.py"
 AGREEMENT = {"network": "lenet", "data set": "fashion-mnist"}
-
-
-@pytest.fixture(scope="module")
-def data_dir(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("data")
-    tiny_dataset.write(folder)
-    return folder
 
 
 def write(folder: Path, round_: int, seed: int, prefix: str = "", network: str = "lenet", **facts):
@@ -94,7 +86,7 @@ def test_checkpoint_evaluator_waits_for_incomplete_checkpoint(tmp_path, data_dir
     write(complete, 7, seed=1)
     flags = ["--checkpoint-dir", copy, "-dd", data_dir, "--out", out]
     shutil.copytree(complete, copy)
-    model = copy / "round-7" / "model.params"
+    model = copy / "round-7/model.params"
     content = model.read_bytes()
     model.write_bytes(content[:1000])  # is being copied
     with pytest.raises(checkpoint_evaluator.EvaluatorError, match="no whole checkpoint"):

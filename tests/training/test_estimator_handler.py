@@ -103,7 +103,7 @@ def test_fit_records_the_loss_under_another_name_beside_a_metric_of_that_name(tm
     net = make_net()
     fit(net, local_trainer(net, run=run), [esync.EstimatorHandler()], batches=1)
     run._rounds.flush()
-    assert {"loss", "logged"} < (entry := json.loads((tmp_path / "cpu" / "iter-1.txt").read_text())).keys()
+    assert {"loss", "logged"} < (entry := json.loads((tmp_path / "cpu/iter-1.txt").read_text())).keys()
     assert entry["logged"].keys() == {"train_loss"}
 
 

@@ -1,7 +1,9 @@
 import os
 import re
 import signal
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,20 +21,12 @@ from esync.training import evaluation_process
 from esync.training.accuracy import predictions, recall_by_class, spread
 from esync.training.evaluation_process import EvaluationProcess
 
-from ..data import tiny_dataset
 from ..support import child
 from ..support.child import alive, ends
 
 #: Weights of LeNet-5 for ten classes and 28×28 pixels: 6·(25+1) + 16·(150+1) + 120·(400+1) + 84·121
 #: + 10·85.
 LENET_VALUES = 61_706
-
-
-@pytest.fixture(scope="module")
-def data_dir(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("data")
-    tiny_dataset.write(folder)
-    return folder
 
 
 def replica_of(net) -> Replica:
@@ -128,11 +122,15 @@ def images(data_dir) -> np.ndarray:
     return load("fashion-mnist", data_dir).test_images
 
 
+def start(data_dir: Path, **options: Any) -> "closing[EvaluationProcess]":
+    """A process that evaluates a lenet, and is closed at the end of a with statement."""
+    return closing(EvaluationProcess(NamedEvaluation("lenet", "fashion-mnist", str(data_dir), **options), LENET_VALUES))
+
+
 @pytest.fixture
 def process(data_dir):
-    started = EvaluationProcess(NamedEvaluation("lenet", "fashion-mnist", str(data_dir)), LENET_VALUES)
-    yield started
-    started.close()
+    with start(data_dir) as started:
+        yield started
 
 
 def ask(process: EvaluationProcess, replica: Replica, **options: bool):
@@ -146,9 +144,7 @@ def test_evaluation_process_returns_the_accuracies_of_the_given_weights(data_dir
     """It takes some images, or every one."""
     labels = load("fashion-mnist", data_dir).test_labels
     monkeypatch.setattr(config, "ANNOUNCE_AFTER", 0.0)
-    program = NamedEvaluation("lenet", "fashion-mnist", str(data_dir), images=50)
-    process = EvaluationProcess(program, LENET_VALUES)
-    try:
+    with start(data_dir, images=50) as process:
         assert os.getpgid(process._process.pid) != os.getpgid(0)  # a Ctrl-C in the terminal is not for it
         net, answers = lenet(1, images)
         replica = replica_of(net)
@@ -167,41 +163,32 @@ def test_evaluation_process_returns_the_accuracies_of_the_given_weights(data_dir
 
         net, answers = lenet(2, images)
         assert ask(process, replica_of(net), every_sample=True).wait().value == float(np.mean(answers == labels))
-    finally:
-        process.close()
 
 
 def test_evaluation_process_that_fails_is_reported(tmp_path, images, capfd):
     """Its data set is missing."""
     replica = replica_of(lenet(1, images)[0])
-    process = EvaluationProcess(NamedEvaluation("lenet", "fashion-mnist", str(tmp_path)), replica.size)
-    try:
+    with start(tmp_path) as process:
         evaluation = ask(process, replica)
         with pytest.raises(EvaluationError, match=r"the evaluation of the model has failed: .*no such folder"):
             evaluation.wait()
         with pytest.raises(EvaluationError):  # at once, or where it has closed its input a moment later
             ask(process, replica).wait()
-    finally:
-        process.close()
     assert "Traceback" not in capfd.readouterr().err
 
 
 def test_error_of_an_evaluation_process_that_ends_between_two_checks_is_reported(tmp_path, images, monkeypatch):
     """It writes its error and ends while its state is read."""
     replica = replica_of(lenet(1, images)[0])
-    process = EvaluationProcess(NamedEvaluation("lenet", "fashion-mnist", str(tmp_path)), replica.size)
 
     def state_at_its_end(process_id: int) -> str:
         assert ends(process_id)
         return "Z"
 
-    monkeypatch.setattr(evaluation_process, "state_of", state_at_its_end)
-    try:
+    with start(tmp_path) as process, monkeypatch.context() as patch:
+        patch.setattr(evaluation_process, "state_of", state_at_its_end)
         with pytest.raises(EvaluationError, match=r"has failed: .*no such folder"):
             ask(process, replica).wait()
-    finally:
-        monkeypatch.undo()
-        process.close()
 
 
 def test_evaluation_process_that_is_killed_between_two_evaluations_is_restarted(process, data_dir, images, caplog):
@@ -233,8 +220,7 @@ def test_evaluation_process_killed_too_often_is_reported(process, images, monkey
 
 
 def test_evaluation_process_has_low_priority_from_its_start_and_ends_with_close_though_suspended(data_dir):
-    process = EvaluationProcess(NamedEvaluation("lenet", "fashion-mnist", str(data_dir)), LENET_VALUES)
-    try:  # its imports are still to come
+    with start(data_dir) as process:  # its imports are still to come
         number = process._process.pid
         assert os.getpriority(os.PRIO_PROCESS, number) >= EVALUATING
         group = Path(f"/proc/{number}/autogroup")
@@ -244,8 +230,6 @@ def test_evaluation_process_has_low_priority_from_its_start_and_ends_with_close_
             assert group.read_text().split()[-1] == str(EVALUATING)
         process._process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, number, os.WSTOPPED | os.WNOWAIT)
-    finally:
-        process.close()
     assert process._process.poll() is not None
 
 

@@ -195,16 +195,17 @@ def test_missing_package_is_named_before_training(tmp_path: Path, monkeypatch: p
     ]
 
 
-def test_password_of_mlflow_does_not_reach_the_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("uri", "message"),
+    [
+        ("http://me:secret@10.1.1.34:5000", "the logs would show the password in the URI"),
+        ("http://[x", r"MLflow: 'http://\[x' is no URI"),
+    ],
+)
+def test_uri_of_mlflow_that_is_invalid_or_has_a_password_is_refused(monkeypatch, uri: str, message: str) -> None:
     monkeypatch.setitem(sys.modules, "mlflow", json)
-    with pytest.raises(LoggerError, match="the logs would show the password in the URI"):
-        MLflowLogger("http://me:secret@10.1.1.34:5000")
-
-
-def test_invalid_uri_of_mlflow_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "mlflow", json)
-    with pytest.raises(LoggerError, match=r"MLflow: 'http://\[x' is no URI"):
-        MLflowLogger("http://[x")
+    with pytest.raises(LoggerError, match=message):
+        MLflowLogger(uri)
 
 
 @pytest.mark.parametrize("flag", ["--wandb", "--mlflow"])

@@ -51,7 +51,7 @@ def test_run_that_is_told_goes_on_later(tmp_path: Path) -> None:
     assert 5 <= reached <= 7
     assert not facts(run.folder)["finished"]
     assert [path.name for path in (tmp_path / "kept").glob("round-*")] == [f"round-{reached}"]
-    assert not (tmp_path / "kept" / "model").exists()
+    assert not (tmp_path / "kept/model").exists()
     again = trained(tmp_path, notice_after=0)
     assert not again.preempted
     assert facts(run.folder)["rounds"] == 30
@@ -64,7 +64,7 @@ def test_run_that_is_told_goes_on_later(tmp_path: Path) -> None:
 def test_notice_that_comes_after_another_worker_has_ended_the_run_counts(tmp_path: Path) -> None:
     run = trained(tmp_path, notice_after=0, ends_at=5)
     assert run.preempted
-    assert not (tmp_path / "kept" / "model").exists()
+    assert not (tmp_path / "kept/model").exists()
 
 
 def test_preemption_needs_checkpoints(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The callbacks of a round: logging, evaluation, and the end of a run."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +9,7 @@ from esync.exchange import Result
 from esync.reports.rounds import read_round
 from esync.runtime.progress import parse
 
+from ..support.json_files import read_json
 from ..support.kept_rounds import Run
 
 
@@ -21,7 +21,7 @@ def run(tmp_path) -> Run:
 def test_round_log_entry_contains_the_results_of_the_round(run):
     run.round(samples=128)
     run.end()
-    entry = json.loads((run.logs.folder / "iter-1.txt").read_text())
+    entry = read_json(run.logs.folder / "iter-1.txt")
     assert entry.pop("total_time") > 0
     assert entry.pop("bytes_sent") >= 0
     assert entry.pop("bytes_received") >= 0
@@ -38,10 +38,8 @@ def test_round_log_entry_contains_the_results_of_the_round(run):
 def test_run_json_contains_the_facts_of_the_run(run):
     run.round()
     run.end()
-    facts = json.loads((run.logs.folder / "run.json").read_text())
-    batch_size = 21  # 128 samples in 6 iterations
-    assert facts == {
-        "batch_size": batch_size,
+    assert run.facts == {
+        "batch_size": 21,  # 128 samples in 6 iterations
         "rank": 2,
         "iterations": 7,
         "overruns": 1,
@@ -54,7 +52,7 @@ def test_run_json_with_facts_of_algorithm_accepts_numpy_and_keeps_common_facts(r
     run.trainer.algorithm.facts = {"drift": np.float32(0.5), "drifts": np.ones(2), "rounds": 7, "rank": -1}
     run.round()
     run.end()
-    facts = json.loads((run.logs.folder / "run.json").read_text())
+    facts = run.facts
     assert (facts["drift"], facts["drifts"], facts["rounds"], facts["rank"]) == (0.5, [1.0, 1.0], 1, 2)
 
 
@@ -161,6 +159,6 @@ def test_asynchronous_worker_logs_its_exchanges_with_the_round_of_the_run(run):
     shown = [progress for line in run.stream.getvalue().splitlines() if (progress := parse(line))][-1]
     assert (shown.round, shown.exchanges, shown.accuracy_round) == (1, 2, 1)
     assert shown.line().startswith("round    1  exchange    2 ")
-    assert json.loads((run.logs.folder / "iter-2.txt").read_text())["round"] == 1
-    facts = json.loads((run.logs.folder / "run.json").read_text())
+    assert read_json(run.logs.folder / "iter-2.txt")["round"] == 1
+    facts = run.facts
     assert (facts["rounds"], facts["exchanges"]) == (1, 2)

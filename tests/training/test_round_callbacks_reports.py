@@ -115,10 +115,10 @@ def test_csv_curves_contain_loss_and_accuracy_by_step(tmp_path):
     keeper.diverged()
     keeper.close()
     heading = "Wall time,Time,Step,Samples,Value\n"
-    assert (tmp_path / "cpu" / "acc.csv").read_text() == (
+    assert (tmp_path / "cpu/acc.csv").read_text() == (
         heading + "1004.500000,4.500000,9,72,0.03\n1006.000000,6.000000,10,80,0.04\n"
     )
-    assert (tmp_path / "cpu" / "loss.csv").read_text() == (
+    assert (tmp_path / "cpu/loss.csv").read_text() == (
         heading + "1001.500000,1.500000,1,8,1\n1006.000000,6.000000,10,80,0.25\n1006.000000,6.000000,10,80,nan\n"
     )
 
@@ -131,8 +131,8 @@ def test_csv_curves_of_a_resumed_run_drop_later_steps(tmp_path):
             curves.accuracy(Evaluated(number, number, 0.5, float(number), number, 0))
         curves.close()
         logs.flush()
-        with open(tmp_path / "cpu" / "acc.csv", "a") as file:
+        with open(tmp_path / "cpu/acc.csv", "a") as file:
             file.write(broken)
     logs.close()
-    steps = [row.split(",")[2] for row in (tmp_path / "cpu" / "acc.csv").read_text().splitlines()[1:]]
+    steps = [row.split(",")[2] for row in (tmp_path / "cpu/acc.csv").read_text().splitlines()[1:]]
     assert steps == ["4", "5", "6", "7", "7"]

@@ -1,10 +1,8 @@
 import gc
-import json
 import signal
 import threading
 import time
 import weakref
-from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -15,19 +13,10 @@ from esync import config
 from esync.training.round_log import LogDirectoryError, RoundLog, claim
 
 from ..support import child
+from ..support.disks import fill
+from ..support.json_files import read_json as read
 
 ENTRY = {"num_iters": 1, "time": {"0": {"get_batch": 0.5}}, "num_samples": 64, "total_time": 1.5}
-
-
-def read(path: Path) -> dict:
-    return json.loads(path.read_text())
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, "that has not come true"
-        time.sleep(0.01)
 
 
 def visible(folder: Path) -> list[str]:
@@ -39,7 +28,7 @@ def visible(folder: Path) -> list[str]:
 
 def test_round_log_writes_rounds_and_run_json(tmp_path):
     log = RoundLog(tmp_path / "logs", "cpu")
-    assert log.folder == tmp_path / "logs" / "cpu"
+    assert log.folder == tmp_path / "logs/cpu"
     log.run({"rank": 3, "finished": False})
     for number in (1, 2):
         log.round(number, {**ENTRY, "num_iters": number})
@@ -125,21 +114,21 @@ def test_round_log_with_resume_keeps_rounds_up_to_the_checkpoint(tmp_path, overw
         log.round(number, {"life": 1})
     log.run({"life": 1})
     log.close()
-    (tmp_path / "cpu" / "model").mkdir()
+    (tmp_path / "cpu/model").mkdir()
     log = RoundLog(tmp_path, "cpu", overwrite, rounds=9)
     log.round(10, {"life": 2})
     log.close()
     lives = {path.name: read(path)["life"] for path in (tmp_path / "cpu").glob("iter-*.txt")}
     assert lives == {**{f"iter-{number}.txt": 1 for number in range(1, 10)}, "iter-10.txt": 2}
-    assert read(tmp_path / "cpu" / "run.json") == {"life": 1}
+    assert read(tmp_path / "cpu/run.json") == {"life": 1}
 
 
 def test_round_log_moves_the_model_of_an_earlier_run_aside(tmp_path):
     for overwrite in (False, True):
-        (tmp_path / "cpu" / "model").mkdir(parents=True)
-        (tmp_path / "cpu" / "model" / "model.params").write_text("earlier")
+        (tmp_path / "cpu/model").mkdir(parents=True)
+        (tmp_path / "cpu/model/model.params").write_text("earlier")
         RoundLog(tmp_path, "cpu", overwrite).close()
-        assert not (tmp_path / "cpu" / "model").exists()
+        assert not (tmp_path / "cpu/model").exists()
         assert len(list((tmp_path / "cpu").glob("earlier-*/model/model.params"))) == 1
 
 
@@ -156,7 +145,7 @@ def test_round_log_with_overwrite_deletes_an_earlier_run_and_keeps_files_of_othe
             log.run({"run": run})
         log.close()
     assert visible(tmp_path / "cpu") == sorted([*foreign_files, "iter-1.txt"])
-    assert read(tmp_path / "cpu" / "iter-1.txt") == {"run": 2}
+    assert read(tmp_path / "cpu/iter-1.txt") == {"run": 2}
 
 
 def test_round_log_of_second_process_on_the_device_uses_another_folder(tmp_path):
@@ -179,8 +168,8 @@ def test_round_log_of_second_process_on_the_device_uses_another_folder(tmp_path)
         for process in (first, second):
             process.stdin.close()
             assert process.wait(20) == 0
-    assert read(tmp_path / "cpu" / "iter-1.txt") == {"from": "first"}
-    assert read(tmp_path / "cpu-1" / "iter-1.txt") == {"from": "second"}
+    assert read(tmp_path / "cpu/iter-1.txt") == {"from": "first"}
+    assert read(tmp_path / "cpu-1/iter-1.txt") == {"from": "second"}
 
 
 def test_round_log_reuses_the_folder_of_a_dead_process(tmp_path):
@@ -228,20 +217,18 @@ def test_round_log_on_full_disk_leaves_no_partial_file(tmp_path):
         f"worker: error: cannot write logs to {tmp_path / 'cpu'}: File too large\n",
     )
     assert visible(tmp_path / "cpu") == ["iter-1.txt"]
-    assert read(tmp_path / "cpu" / "iter-1.txt") == {"small": 1}
+    assert read(tmp_path / "cpu/iter-1.txt") == {"small": 1}
 
 
 def test_round_log_on_full_disk_writes_when_there_is_space_again(small_disk, caplog):
-    (small_disk / "ballast").write_bytes(bytes(40 * 1024))  # of 64 KiB; every file takes 4
+    ballast = fill(small_disk, pages=6)  # every file takes one
     log = RoundLog(small_disk, "cpu")
     for number in range(1, 11):
         log.round(number, ENTRY)
-    deadline = time.monotonic() + 20
-    while not caplog.records and time.monotonic() < deadline:
-        time.sleep(0.01)
+    child.until(lambda: caplog.records)
     assert "No space left on device; training goes on" in caplog.text
     assert len(list(log.folder.glob("iter-*.txt"))) < 10
-    (small_disk / "ballast").unlink()
+    ballast.unlink()
     log.close()
     assert [read(log.folder / f"iter-{number}.txt") for number in range(1, 11)] == [ENTRY] * 10
     assert "there is space again" in caplog.text
@@ -263,7 +250,7 @@ def test_round_log_whose_folder_is_deleted_makes_it_anew_and_says_so(tmp_path, c
 
 def test_round_log_on_disk_full_for_too_long_raises(small_disk, monkeypatch):
     monkeypatch.setattr(config, "LOG_DISK_FULL", 0.2)
-    (small_disk / "ballast").write_bytes(bytes(64 * 1024))
+    fill(small_disk)
     log = RoundLog(small_disk, "cpu")
     log.round(1, ENTRY)
     with pytest.raises(LogDirectoryError, match=f"cannot write logs to {log.folder}: No space left on device"):
@@ -288,13 +275,13 @@ def start_logging(log: RoundLog, rounds: int) -> "Future[None]":
 
 def test_round_log_on_slow_disk_blocks_training_with_a_message(small_disk, caplog, monkeypatch):
     monkeypatch.setattr(config, "LOG_BACKLOG", 6000)  # nine of these rounds, 600 bytes each
-    (small_disk / "ballast").write_bytes(bytes(64 * 1024))
+    ballast = fill(small_disk)
     log = RoundLog(small_disk, "cpu")
     training = start_logging(log, 12)
-    wait_for(lambda: "the disk does not keep up with the logs in" in caplog.text)
+    child.until(lambda: "the disk does not keep up with the logs in" in caplog.text)
     assert not training.done()
     assert not list(log.folder.glob("iter-*.txt"))
-    (small_disk / "ballast").unlink()
+    ballast.unlink()
     training.result(60)
     log.close()
     assert [read(log.folder / f"iter-{number}.txt") for number in range(1, 13)] == [ENTRY] * 12
@@ -304,7 +291,7 @@ def test_round_log_on_slow_disk_blocks_training_with_a_message(small_disk, caplo
 def test_round_log_on_slow_disk_given_up_raises_in_training(small_disk, monkeypatch):
     monkeypatch.setattr(config, "LOG_BACKLOG", 6000)
     monkeypatch.setattr(config, "LOG_DISK_FULL", 0.2)
-    (small_disk / "ballast").write_bytes(bytes(64 * 1024))
+    fill(small_disk)
     training = start_logging(RoundLog(small_disk, "cpu"), 12)
     with pytest.raises(LogDirectoryError, match=r"cannot write logs to .*: No space left on device"):
         training.result(60)

@@ -3,12 +3,10 @@
 tests/launch/test_user_program_jobs.py has several workers.
 """
 
-import json
 import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -29,16 +27,17 @@ from esync.runtime.processes import EVALUATING
 from esync.training.forked_evaluation import ForkedEvaluation
 
 from ..support import child
+from ..support.json_files import read_json
 from ..support.scripted_world import steady_world
-from ..support.small_net import differentiate, flat, make_net, sgd_trainer
+from ..support.small_net import differentiate, flat, make_net, nn, sgd_trainer
 
 INPUTS = mx.nd.array(np.random.RandomState(0).normal(size=(8, 4)))
 LABELS = mx.nd.array(np.arange(8) % 2)
 
 
 def dense() -> mx.gluon.Block:
-    net = mx.gluon.nn.HybridSequential()
-    net.add(mx.gluon.nn.Dense(2, in_units=4))
+    net = nn.HybridSequential()
+    net.add(nn.Dense(2, in_units=4))
     net.initialize(mx.init.Constant(0.5))
     net.hybridize()
     return net
@@ -73,11 +72,11 @@ def train_plainly(net, run, rounds: int, rate: float = 0.1, inputs=INPUTS) -> No
 
 def entries(folder: Path) -> dict[int, dict]:
     files = {int(re.sub(r"\D", "", path.name)): path for path in folder.glob("iter-*.txt")}
-    return {number: json.loads(files[number].read_text()) for number in sorted(files)}
+    return {number: read_json(files[number]) for number in sorted(files)}
 
 
 def facts(folder: Path) -> dict:
-    return json.loads((folder / "run.json").read_text())
+    return read_json(folder / "run.json")
 
 
 def test_run_writes_rounds_facts_and_final_model(tmp_path, capsys):
@@ -111,8 +110,8 @@ def test_run_reports_the_end_to_the_launcher_once_before_the_final_model(tmp_pat
 
 
 def test_run_with_input_shape_infers_the_networks_shapes(tmp_path):
-    net = mx.gluon.nn.HybridSequential()
-    net.add(mx.gluon.nn.Dense(2))
+    net = nn.HybridSequential()
+    net.add(nn.Dense(2))
     net.initialize()
     train(net, esync.Run(tmp_path, net=net, input_shape=(4,), quiet=True))
     assert net[0].weight.shape == (2, 4)
@@ -235,7 +234,7 @@ def test_evaluation_of_the_average_leaves_float64_weights_as_they_are(tmp_path):
     """They are not rounded to float32."""
     ends = []
     for kind in ("none", "polynomial"):
-        net = mx.gluon.nn.Dense(2, in_units=4)
+        net = nn.Dense(2, in_units=4)
         net.initialize(mx.init.Constant(1 / 3))
         net.cast("float64")
         run = esync.Run(tmp_path / kind, evaluate=lambda: 0.5, background=False, quiet=True, weight_average=kind)
@@ -248,8 +247,8 @@ def test_evaluation_of_the_average_leaves_float64_weights_as_they_are(tmp_path):
 
 def test_average_is_begun_anew_where_other_parameters_are_trained(tmp_path, caplog):
     for frozen, rounds in ((False, 10), (True, 20), (True, 30)):
-        net = mx.gluon.nn.HybridSequential()
-        net.add(mx.gluon.nn.Dense(3, in_units=4), mx.gluon.nn.Dense(2, in_units=3))
+        net = nn.HybridSequential()
+        net.add(nn.Dense(3, in_units=4), nn.Dense(2, in_units=3))
         net.initialize(mx.init.Constant(0.1))
         if frozen:
             net[0].collect_params().setattr("grad_req", "null")
@@ -267,7 +266,7 @@ def test_average_that_is_lost_with_a_replaced_worker_is_warned_of(average, warni
     assert caplog.text.count("the average of the weights was lost with the worker that this one replaces") == warnings
 
 
-class Centred(mx.gluon.nn.Dense):
+class Centred(nn.Dense):
     """Keeps the mean of its inputs, and the newest one, in arrays of its own."""
 
     def __init__(self) -> None:
@@ -283,7 +282,7 @@ class Centred(mx.gluon.nn.Dense):
 
 @pytest.mark.parametrize("background", [True, False])
 def test_array_that_training_changes_and_the_fork_has_not_is_named(tmp_path, background, caplog):
-    net = mx.gluon.nn.Sequential()
+    net = nn.Sequential()
     net.add(Centred())
     net.initialize()
     run = esync.Run(tmp_path, evaluate=lambda: 0.5, background=background, net=net, quiet=True)
@@ -413,7 +412,7 @@ while not trainer.finished:
 def test_run_of_lone_program_without_close_records_how_it_ended(tmp_path, how, code, rounds, finished):
     program = tmp_path / "train.py"
     program.write_text(ALONE.format(how=how))
-    done = subprocess.run([sys.executable, program], cwd=tmp_path, env=child.environment(), timeout=120)
+    done = child.run(str(program), cwd=tmp_path, timeout=120)
     assert done.returncode == code
     assert list(entries(tmp_path / "logs/cpu")) == list(range(1, rounds + 1))
     assert facts(tmp_path / "logs/cpu")["finished"] == finished
@@ -529,9 +528,9 @@ def test_a_named_run_has_a_folder_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["some/train.py"])
     run = esync.Run(tmp_path, name="base")
     train(dense(), run, rounds=2)
-    assert run.folder == tmp_path / "train" / "local@base" / socket.gethostname() / "cpu"
+    assert run.folder == tmp_path / "train/local@base" / socket.gethostname() / "cpu"
     assert summarize(["-b", str(tmp_path), "-n", "train"]) == 0
-    assert load_run(tmp_path / "train" / "local@base").name == "base"
+    assert load_run(tmp_path / "train/local@base").name == "base"
 
 
 def test_name_of_a_run_that_cannot_be_used_is_refused(tmp_path, monkeypatch):
@@ -559,8 +558,8 @@ def test_evaluate_is_tried_before_any_worker_begins(tmp_path):
 
 def test_parameter_beside_the_trainer_that_waits_for_its_shape_is_refused(tmp_path):
     """Each worker would initialize its own later."""
-    net = mx.gluon.nn.HybridSequential()
-    net.add(mx.gluon.nn.Dense(4), mx.gluon.nn.Dense(2, in_units=4))
+    net = nn.HybridSequential()
+    net.add(nn.Dense(4), nn.Dense(2, in_units=4))
     net.initialize()
     trainer = esync.Trainer(net[1].collect_params(), "sgd", algorithm="local", run=esync.Run(tmp_path, net=net))
     with pytest.raises(UnsuitableParametersError, match=rf"{net[0].weight.name} is not initialized yet"):
@@ -577,4 +576,4 @@ def test_device_of_a_launched_worker_has_any_name(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("ESYNC_DEVICE_FOLDER", "gpu0")
     run = esync.Run(tmp_path / "logs", device="my gpu")
     train(dense(), run, rounds=1)
-    assert run.folder == tmp_path / "logs" / "gpu0"
+    assert run.folder == tmp_path / "logs/gpu0"

@@ -33,7 +33,7 @@ def test_scalars_of_a_run_are_read_back(tmp_path: Path) -> None:
     values = iter([0.0, 0.25, 0.5, 0.75, 1.0])  # the first is that of the trial
     run = esync.Run(tmp_path / "logs", tensorboard=tmp_path / "events", evaluate=lambda: next(values), every=4)
     train(dense(), run, rounds=4)
-    series = scalars(tmp_path / "events" / "cpu")
+    series = scalars(tmp_path / "events/cpu")
     assert [step for step, _, _ in series["samples_per_second"]] == [1, 2, 3, 4]
     assert [value for _, value, _ in series["local_iterations"]] == [1.0] * 4
     assert {"wait_seconds", "transfer_seconds", "bytes_sent", "bytes_received"} < series.keys()
@@ -58,7 +58,7 @@ def test_event_files_of_a_finished_run_are_those_that_it_writes_itself(tmp_path:
     simulate(SimulationJob(file, "none", typed, quiet=True))
     assert compare([str(tmp_path / "logs"), "--tensorboard", str(tmp_path / "after")]) == 0
     for place in ("near/cpu", "far/cpu"):
-        live, after = (scalars(tmp_path / name / "lenet" / "sync" / place) for name in ("live", "after"))
+        live, after = (scalars(tmp_path / name / "lenet/sync" / place) for name in ("live", "after"))
         assert live.keys() == after.keys()
         for tag in live:
             assert [step for step, _, _ in after[tag]] == [1, 2, 3]
@@ -70,7 +70,7 @@ def test_event_files_of_a_finished_run_are_those_that_it_writes_itself(tmp_path:
 def test_evaluations_of_finished_runs_are_exported(tmp_path: Path) -> None:
     for name in ("a", "b"):  # of the same network and mode
         run = esync.Run(
-            tmp_path / name / "local" / "here",
+            tmp_path / name / "local/here",
             evaluate=lambda: 0.5,
             background=False,
             every=2,
@@ -79,19 +79,19 @@ def test_evaluations_of_finished_runs_are_exported(tmp_path: Path) -> None:
         train(dense(), run, rounds=4)
     assert compare([str(tmp_path / "a"), str(tmp_path / "b"), "--tensorboard", str(tmp_path / "events")]) == 0
     for name in ("local", "local-2"):
-        series = scalars(tmp_path / "events" / "net" / name / "here" / "cpu")
+        series = scalars(tmp_path / "events/net" / name / "here/cpu")
         assert series["accuracy"][-1][:2] == (4, 0.5)
         assert series["accuracy"][-1][2] > 1e9
 
 
 @pytest.mark.parametrize("network", ["../../outside", "/outside", "..", ""])
 def test_event_files_stay_in_their_folder_whatever_a_log_says(tmp_path: Path, network: str) -> None:
-    folder = tmp_path / "logs" / "lenet" / "esync"
+    folder = tmp_path / "logs/lenet/esync"
     run = esync.Run(folder / "here", facts={"network": network, "started": "long ago"})
     train(dense(), run, rounds=2)
-    assert compare([str(folder), "--tensorboard", str(tmp_path / "a" / "b" / "events")]) == 0
+    assert compare([str(folder), "--tensorboard", str(tmp_path / "a/b/events")]) == 0
     places = list(tmp_path.rglob("*tfevents*"))
-    assert [path.relative_to(tmp_path / "a" / "b" / "events").parts[1] for path in places] == ["esync"]
+    assert [path.relative_to(tmp_path / "a/b/events").parts[1] for path in places] == ["esync"]
 
 
 @pytest.mark.parametrize("go_on", [False, True])
@@ -127,7 +127,7 @@ def test_simulation_without_logs_has_no_event_files(tmp_path: Path) -> None:
 def test_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(LoggerError, match=r"cannot write event files to .*file"):
-        EventFile(tmp_path / "file" / "cpu")
+        EventFile(tmp_path / "file/cpu")
 
 
 def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
