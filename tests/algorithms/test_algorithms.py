@@ -6,25 +6,13 @@ import numpy as np
 import pytest
 
 from esync import config
-from esync.algorithms import (
-    ASGD,
-    DCASGD,
-    SSGD,
-    SSP,
-    DiLoCo,
-    DyLU,
-    ESync,
-    GDAsync,
-    Hyper,
-    LocalSGD,
-    SyncSwitch,
-)
+from esync.algorithms import ASGD, DCASGD, SSGD, SSP, DiLoCo, DyLU, ESync, GDAsync, Hyper, LocalSGD, SyncSwitch
 from esync.algorithms.assigned_weights import SCALARS as ASSIGNED
 from esync.algorithms.gradient_noise import GradientNoise
 from esync.exchange import STATISTICS, WEIGHTS, Result, Specification
 from esync.exchange.protocol.round_state import Limits
 
-from ..support.scripted_world import ScriptedExchange, Sent, World, steady_world
+from ..support.scripted_world import ScriptedExchange, Sent, World, begun, steady_world
 from ..support.small_net import flat, make_net, sgd_trainer, take_steps
 
 
@@ -59,8 +47,7 @@ SCALARS = {**ASSIGNED, **GradientNoise.SCALARS}
     ],
 )
 def test_algorithm_start_asks_the_servers_for_its_specification(algorithm, specification):
-    world = World(limits=Limits(rounds=9))
-    world.start(algorithm)
+    world, _ = begun(algorithm, limits=Limits(rounds=9))
     assert world.made.specification == specification
     assert world.made.log[:2] == [
         ("join", {WEIGHTS: 2, STATISTICS: 1}, Limits(rounds=9), {"network": "lenet"}),
@@ -70,13 +57,7 @@ def test_algorithm_start_asks_the_servers_for_its_specification(algorithm, speci
 
 @pytest.mark.parametrize("kind", [SSGD, DCASGD, fixed, ESync])
 def test_algorithm_of_a_replacement_continues_the_counters_of_its_slot(kind):
-    algorithm = kind()
-
-    def replaced(exchange: ScriptedExchange) -> None:
-        exchange.replacement, exchange.exchanges = True, 7
-
-    world = World(prepare=replaced, answers=[([0, 0], False, True)], ready=[True])
-    world.start(algorithm)
+    world, algorithm = begun(kind(), replaces=7, answers=[([0, 0], False, True)], ready=[True])
     assert algorithm.round == 7
     world.step(algorithm, [0, 0])
     assert algorithm.round == 8
@@ -91,7 +72,7 @@ def test_algorithm_started_in_a_finished_run_is_finished(kind):
             return Result(3, 9, 0, 0.0, 0.0, finished=True)
 
     world = World()
-    world.exchange = lambda specification: Over(specification, 0, [])  # type: ignore[method-assign]
+    world.exchange = lambda specification: Over(specification, 0, [])
     world.start(algorithm)
     assert algorithm.finished
 
@@ -102,8 +83,7 @@ def test_algorithm_passes_stop_abort_and_close_to_the_exchange(kind):
     for early in (algorithm.stop, algorithm.close):
         early()  # before the start there is nobody to tell
     algorithm.abort("too early")
-    world = World()
-    world.start(algorithm)
+    world, _ = begun(algorithm)
     del world.made.log[:]
     algorithm.stop()
     algorithm.abort("the loss is NaN")
@@ -113,8 +93,7 @@ def test_algorithm_passes_stop_abort_and_close_to_the_exchange(kind):
 
 
 def test_ssgd_sends_mean_gradient_and_statistics():
-    world, algorithm = World(answers=[([3, 4], False, True), ([5, 6], True, True)]), SSGD()
-    world.start(algorithm)
+    world, algorithm = begun(SSGD(), answers=[([3, 4], False, True), ([5, 6], True, True)])
     world.hyper = [Hyper(0.1, 0.9, 0.01, 2.0), Hyper(0.05, 0.8, 0.0, 1.0)]
     world.step(algorithm, [8, -4], batch_size=4)
     assert world.replica.weights.values.tolist() == [3, 4]
@@ -129,9 +108,7 @@ def test_ssgd_sends_mean_gradient_and_statistics():
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("kind", [ASGD, DCASGD])
 def test_asynchronous_algorithm_sends_statistics_and_rank_0_receives_their_mean(kind, rank):
-    algorithm = kind()
-    world = World(rank, answers=[([3, 4], False, True)])
-    world.start(algorithm)
+    world, algorithm = begun(kind(), rank=rank, answers=[([3, 4], False, True)])
     world.step(algorithm, [8, -4])
     assert world.made.sent == [Sent([2.0, -1.0], [5.0], 4, 0.1, 0.9, 0.01)]
     assert world.made.returned == [{WEIGHTS, STATISTICS} if rank == 0 else {WEIGHTS}]
@@ -139,12 +116,38 @@ def test_asynchronous_algorithm_sends_statistics_and_rank_0_receives_their_mean(
 
 
 def test_asynchronous_algorithm_with_statistics_rank0_sends_none():
-    algorithm = ASGD(statistics="rank0")
-    world = World(answers=[([3, 4], False, True)])
-    world.start(algorithm)
+    world, algorithm = begun(ASGD(statistics="rank0"), answers=[([3, 4], False, True)])
     world.step(algorithm, [8, -4])
     assert world.made.sent == [Sent([2.0, -1.0], None, 4, 0.1, 0.9, 0.01)]
     assert world.replica.own_statistics == []
+
+
+def test_dylu_takes_iterations_by_its_speed_and_reports_it():
+    world, algorithm = begun(DyLU(local_iterations=5), answers=[([3, 4], False, True), ([5, 6], False, True)])
+    world.made.fastest = 1.0  # this device takes 2 s
+    exchanged = []
+    for _ in range(3):
+        world.step(algorithm, [1, 0])
+        exchanged.append(algorithm.exchanged)
+    assert exchanged == [True, False, True]
+    assert [sent.values for sent in world.made.sent] == [[1.0, 0.0], [2.0, 0.0]]
+    assert [sent.samples for sent in world.made.sent] == [4, 8]
+    assert {(sent.learning_rate, sent.momentum, sent.pace) for sent in world.made.sent} == {
+        (config.DILOCO_GLOBAL_LR, config.DILOCO_OUTER_MOMENTUM, 2.0)
+    }
+    assert world.made.sent[0].statistics == [5.0]
+    assert world.replica.own_statistics == [True, True]  # … and the mean is kept beside them
+
+
+def test_diloco_exchanges_after_its_local_iterations_with_the_outer_momentum():
+    algorithm = DiLoCo(local_iterations=2, global_lr=0.7, outer_momentum=0.9)
+    world, _ = begun(algorithm, answers=[([3, 4], False, True)])
+    world.step(algorithm, [1, 0])
+    assert not algorithm.exchanged
+    world.step(algorithm, [1, 1])
+    assert algorithm.exchanged
+    assert world.made.sent == [Sent([2.0, 1.0], [5.0], 8, 0.7, 0.9, 0.0)]
+    assert not world.addresses  # nobody has asked for a state server
 
 
 @pytest.mark.parametrize("mode", ["gd-async", "dgs"])
@@ -167,9 +170,7 @@ def test_sparse_algorithm_sends_a_share_of_large_tensors_and_small_ones_whole():
 
 @pytest.mark.parametrize("kind", [SSGD, ASGD, DCASGD])
 def test_gradient_algorithms_count_every_iteration_as_a_round(kind):
-    algorithm = kind()
-    world = World(answers=[([0, 0], False, True), ([0, 0], False, True), ([0, 0], True, True)])
-    world.start(algorithm)
+    world, algorithm = begun(kind(), answers=[([0, 0], number == 3, True) for number in (1, 2, 3)])
     for round_ in (1, 2, 3):
         assert not algorithm.finished
         world.step(algorithm, [1, 1])
@@ -181,9 +182,7 @@ def test_gradient_algorithms_count_every_iteration_as_a_round(kind):
 
 @pytest.mark.parametrize("kind", [ASGD, DCASGD, fixed])
 def test_algorithm_ignores_an_answer_that_comes_after_the_end(kind):
-    algorithm = kind()
-    world = World(answers=[([0, 0], False, True), ([0, 0], True, False)])
-    world.start(algorithm)
+    world, algorithm = begun(kind(), answers=[([0, 0], False, True), ([0, 0], True, False)])
     world.step(algorithm, [1, 1])
     world.step(algorithm, [1, 1])
     assert (algorithm.round, algorithm.exchanged, algorithm.finished) == (1, False, True)

@@ -10,16 +10,19 @@ import pytest
 from esync import config
 from esync.algorithms import ESync
 
-from ..support.scripted_world import ScriptedExchange, Sent, World
+from ..support.scripted_world import Sent, World, begun
+
+
+def rounds(count: int) -> list:
+    """Answers that end the run with the last one."""
+    return [([0, 0], number == count, True) for number in range(1, count + 1)]
 
 
 def test_esync_calls_the_state_server_in_the_order_of_algorithm_1():
     """Algorithm 1 of the ESync paper. No RESET follows the last round, because no round begins
     after it.
     """
-    world = World(ready=[False, True, True], answers=[([0, 0], False, True), ([0, 0], True, True)])
-    algorithm = ESync()
-    world.start(algorithm)
+    world, algorithm = begun(ESync(), ready=[False, True, True], answers=rounds(2))
     seen = []
     while not algorithm.finished:
         world.step(algorithm, [1, 1])
@@ -40,22 +43,11 @@ def test_esync_calls_the_state_server_in_the_order_of_algorithm_1():
     assert world.made.sent[0].learning_rate == config.LEARNING_RATE_GLOBAL
 
 
-def test_esync_sends_init_from_rank_0_only_before_the_start():
-    for rank, replacement, expected in ((0, False, 1), (1, False, 0), (0, True, 0), (2, True, 0)):
-        world = World(rank=rank, prepare=lambda exchange, value=replacement: setattr(exchange, "replacement", value))
-        world.start(ESync())
-        names = [entry[0] for entry in world.made.log]
-        assert names.count("init") == expected
-        if expected:
-            assert names.index("init") < names.index("begin")
-
-
 def test_esync_passes_its_options_to_the_state_server():
-    world = World(rank=2)
-    world.start(ESync(state_server="here:1", query_mode="delayed-ack", job="mine"))
+    world, _ = begun(ESync(state_server="here:1", query_mode="delayed-ack", job="mine"), rank=2)
     assert world.addresses == [("here:1", 2, "mine", True)]
-    world = World()
-    world.start(ESync(epsilon=0.5, slowest_iterations=4))
+    assert logged_calls(world, "init") == []  # that is rank 0's
+    world, _ = begun(ESync(epsilon=0.5, slowest_iterations=4))
     assert ("init", 3, 0.5, 4) in world.made.log
 
 
@@ -63,9 +55,7 @@ def test_esync_with_lease_does_not_query_until_it_is_over():
     """An iteration takes about 2 s, so a lease of 5.5 s granted at 2 s expires after the fourth
     iteration.
     """
-    world = World(ready=[5.5, True], answers=[([0, 0], True, True)])
-    algorithm = ESync()
-    world.start(algorithm)
+    world, algorithm = begun(ESync(), ready=[5.5, True], answers=rounds(1))
     for seconds in (2.0, 2.0, 3.0, 1.0):
         world.device.seconds = seconds
         world.step(algorithm, [1, 1])
@@ -79,9 +69,7 @@ def test_esync_with_lease_does_not_query_until_it_is_over():
 
 def test_esync_with_a_decay_of_iterations_exchanges_without_ready_and_ends_as_synchronous():
     """3, 3, 2 and so on: 9/(8 + n) of three in round n, rounded."""
-    world = World(ready=[False] * 100, answers=[([0, 0], number == 40, True) for number in range(1, 41)])
-    algorithm = ESync(decay_iterations=3)
-    world.start(algorithm)
+    world, algorithm = begun(ESync(decay_iterations=3), ready=[False] * 100, answers=rounds(40))
     counts = []
     while not algorithm.finished:
         world.step(algorithm, [1, 1])
@@ -93,31 +81,27 @@ def test_esync_with_a_decay_of_iterations_exchanges_without_ready_and_ends_as_sy
 
 @pytest.mark.parametrize("local_iterations", [None, 1])
 def test_a_decay_of_iterations_asks_for_none_beyond_what_was_planned(local_iterations):
-    world = World(ready=[True], answers=[([0, 0], True, True)])
     algorithm = ESync(decay_iterations=3, local_iterations=local_iterations)
-    world.start(algorithm)
+    world, _ = begun(algorithm, ready=[True], answers=rounds(1))
     world.step(algorithm, [1, 1])
     assert (algorithm.exchanged, algorithm.iterations) == (True, 1)
 
 
 @pytest.mark.parametrize(("first", "expected"), [("none", math.inf), (1, 1), (8, 8), (10**400, 10**400)])
 def test_decay_of_iterations_begins_with_what_was_given(first, expected):
-    algorithm = ESync(decay_iterations=first)
-    World().start(algorithm)
+    _, algorithm = begun(ESync(decay_iterations=first))
     assert algorithm.max_iterations == expected
 
 
 def test_a_lease_does_not_outlast_a_round_that_the_decay_has_ended():
-    world = World(ready=[100.0, False], answers=[([0, 0], number == 2, True) for number in (1, 2)])
-    algorithm = ESync(decay_iterations=1)
-    world.start(algorithm)
+    world, algorithm = begun(ESync(decay_iterations=1), ready=[100.0, False], answers=rounds(2))
     while not algorithm.finished:
         world.step(algorithm, [1, 1])
     assert [entry[1:3] for entry in logged_calls(world, "ask")] == [(1, 0), (1, 1), (2, 1)]
 
 
 def test_a_question_that_is_under_way_when_the_decay_ends_a_round_is_waited_for():
-    world, algorithm = delayed(5.0, [True, False], rounds=2, decay_iterations=1)
+    world, algorithm = delayed(5.0, [True, False], 2, decay_iterations=1)
     for number in (1, 2):
         world.step(algorithm, [1, 2])
         assert (algorithm.exchanged, algorithm.round) == (True, number)
@@ -129,11 +113,9 @@ def logged_calls(world: World, *calls: str) -> list:
     return [entry for entry in world.made.log if entry[0] in calls]
 
 
-def delayed(round_trip: float, ready: list, rounds: int = 1, **options) -> tuple[World, ESync]:
+def delayed(round_trip: float, ready: list, count: int = 1, **options) -> tuple[World, ESync]:
     """A world whose answers take some time, and the algorithm in it."""
-    answers = [([0, 0], number == rounds, True) for number in range(1, rounds + 1)]
-    world, algorithm = World(ready=ready, answers=answers), ESync(query_mode="delayed-ack", **options)
-    world.start(algorithm)
+    world, algorithm = begun(ESync(query_mode="delayed-ack", **options), ready=ready, answers=rounds(count))
     world.state_server.round_trip = round_trip
     return world, algorithm
 
@@ -168,7 +150,7 @@ def test_esync_delayed_has_one_query_in_flight_with_mean_iteration_time():
 
 def test_esync_delayed_on_slow_device_waits_for_an_expected_ready():
     """Starting an iteration of 2 s when READY is due in 0.5 s would make everybody wait."""
-    world, algorithm = delayed(0.5, [True, True, False, True], rounds=3)
+    world, algorithm = delayed(0.5, [True, True, False, True], 3)
     seen = []
     while not algorithm.finished:
         world.step(algorithm, [1, 1])
@@ -184,29 +166,23 @@ def test_esync_delayed_on_slow_device_waits_for_an_expected_ready():
 
 
 def test_esync_delayed_on_fast_device_never_waits_for_answers():
-    world, algorithm = delayed(5.0, [True, True], rounds=2)
+    world, algorithm = delayed(5.0, [True, True], 2)
     while not algorithm.finished:
         world.step(algorithm, [1, 1])
     assert world.device.time == 2 * world.replica.steps.count(4)
 
 
-def test_esync_replacement_registers_with_the_state_server_without_init():
-    def replaced(exchange: ScriptedExchange) -> None:
-        exchange.replacement, exchange.exchanges = True, 4
-
-    world = World(prepare=replaced, ready=[True], answers=[([0, 0], False, True)])
-    algorithm = ESync()
-    world.start(algorithm)
+@pytest.mark.parametrize(("rank", "replaces"), [(0, 0), (0, 4), (2, 0)])
+def test_esync_replacement_registers_with_the_state_server_without_init(rank, replaces):
+    world, _ = begun(ESync(), rank=rank, replaces=replaces)
     assert logged_calls(world, "init", "ask", "reset") == [
-        ("reset", 5, True, None),
-        ("ask", 5, 0, 0.25),
+        ("reset", replaces + 1, True, None),
+        ("ask", replaces + 1, 0, 0.25),
     ]
 
 
 def test_esync_tells_the_state_server_the_members_while_some_are_missing():
-    world = World(ready=[True] * 4, answers=[([0, 0], False, True)] * 4)
-    algorithm = ESync()
-    world.start(algorithm)
+    world, algorithm = begun(ESync(), ready=[True] * 4, answers=[([0, 0], False, True)] * 4)
     for members in ((0, 1, 2), (0, 2), (0, 1, 2), (0, 1, 2)):
         world.made.members = members
         world.step(algorithm, [1, 1])
@@ -219,25 +195,19 @@ def test_esync_tells_the_state_server_the_members_while_some_are_missing():
 
 
 def test_esync_sends_the_update_since_the_last_exchange():
-    world = World(ready=[False, True, False, True], answers=[([10, 20], False, True), ([0, 0], False, True)])
-    algorithm = ESync(global_lr=0.75)
-    world.start(algorithm)
+    answers = [([10, 20], False, True), ([0, 0], False, True)]
+    world, algorithm = begun(ESync(global_lr=0.75), ready=[False, True, False, True], answers=answers)
     world.step(algorithm, [1, -1], batch_size=4)
     world.step(algorithm, [2, 0], batch_size=6)
     assert world.replica.weights.values.tolist() == [10, 20]
     world.step(algorithm, [1, 1], batch_size=4)
     world.step(algorithm, [1, 1], batch_size=4)
-    assert world.made.sent == [
-        Sent([3.0, -1.0], [5.0], 10, 0.75, 0.0, 0.0),
-        Sent([2.0, 2.0], [5.0], 8, 0.75, 0.0, 0.0),
-    ]
+    assert world.made.sent == [Sent([3.0, -1.0], [5.0], 10, 0.75, 0.0, 0.0), Sent([2.0, 2.0], [5.0], 8, 0.75, 0.0, 0.0)]
 
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_esync_with_fixed_local_iterations_queries_no_state_server(count):
-    world = World(answers=[([0, 0], False, True)] * 2)
-    algorithm = ESync(local_iterations=count)
-    world.start(algorithm)
+    world, algorithm = begun(ESync(local_iterations=count), answers=[([0, 0], False, True)] * 2)
     seen = []
     for _ in range(2 * count):
         world.step(algorithm, [1, 1])
@@ -249,8 +219,7 @@ def test_esync_with_fixed_local_iterations_queries_no_state_server(count):
 
 
 def test_esync_records_the_phases_of_each_local_iteration():
-    world, algorithm = World(ready=[False, True], answers=[([0, 0], False, True)]), ESync()
-    world.start(algorithm)
+    world, algorithm = begun(ESync(), ready=[False, True], answers=[([0, 0], False, True)])
     for _ in range(2):
         world.step(algorithm, [1, 1])
     assert world.recorder.take()["time"] == {

@@ -5,8 +5,6 @@ not to be run.
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ import pytest
 from esync.checkpoints.store import _sealed
 from esync.data import find_data_dir
 
-from ..support.child import environment
+from ..support import child
 
 ROOT = Path(__file__).parents[2]
 DESCRIPTION = """
@@ -39,14 +37,8 @@ def program(folder: Path, *words: str, path: Path = ROOT, code: int = 0) -> str:
 
     It must end with that exit code, and without a traceback.
     """
-    done = subprocess.run(
-        [sys.executable, *words],
-        cwd=folder,
-        env=environment(PYTHONPATH=os.pathsep.join(dict.fromkeys([str(path), str(ROOT)]))),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    python_path = os.pathsep.join(dict.fromkeys([str(path), str(ROOT)]))
+    done = child.run(*words, timeout=120, cwd=folder, PYTHONPATH=python_path)
     assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return done.stdout + done.stderr

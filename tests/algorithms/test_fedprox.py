@@ -7,7 +7,7 @@ import esync
 from esync.algorithms import FedProx, LocalSGD
 from esync.runtime.mxnet_import import mx
 
-from ..support.scripted_world import World
+from ..support.scripted_world import World, steady_world
 from ..support.small_net import OPTIMIZERS, differentiate, flat, make_net, single_weight, take_steps, values
 
 RATE, MU = 0.25, 0.5
@@ -36,10 +36,7 @@ class Line:
 def test_fedprox_update_equals_algorithm_2_in_numpy(scale, momentum):
     """The local problem by SGD: g + μ·(w − w₀), where w₀ is the model of the last exchange."""
     line = Line()
-    world = World(
-        answers=[(answer, False, True) for answer in ANSWERS],
-        prepare=lambda exchange: setattr(exchange, "beginning", [1.0, 1.0]),
-    )
+    world = World(answers=[(answer, False, True) for answer in ANSWERS], beginning=[1.0, 1.0])
     algorithm = FedProx(local_iterations=3, prox_mu=MU)
     settings = {"learning_rate": RATE / scale, "momentum": momentum}
     trainer = esync.Trainer([line.weight], "sgd", settings, algorithm=algorithm, world=world, gradient_scale=scale)
@@ -59,27 +56,15 @@ def test_fedprox_update_equals_algorithm_2_in_numpy(scale, momentum):
 
 @pytest.mark.parametrize(("optimizer", "settings"), OPTIMIZERS[:3])
 def test_fedprox_with_prox_mu_0_equals_local_sgd_bit_for_bit(optimizer, settings):
-    nets = make_net(), make_net(), make_net()
-    for net, algorithm in zip(
-        nets,
-        (
-            LocalSGD(local_iterations=4),
-            FedProx(local_iterations=4, prox_mu=0),
-            FedProx(local_iterations=4, prox_mu=0.5),
-        ),
-        strict=True,
-    ):
-        begin = flat(net)
-        world = World(
-            answers=[(begin, False, True)] * 2,
-            prepare=lambda exchange, begin=begin: setattr(exchange, "beginning", begin),
-        )
+    trained = []
+    for algorithm in (LocalSGD(local_iterations=4), *(FedProx(local_iterations=4, prox_mu=mu) for mu in (0, 0.5))):
+        net = make_net()
+        world = steady_world(flat(net), 2)
         trainer = esync.Trainer(net.collect_params(), optimizer, dict(settings), algorithm=algorithm, world=world)
-        trainer.start()
         take_steps(net, trainer, *range(7))
         assert trainer.round == 1
-    assert values(nets[1]) == values(nets[0])
-    assert values(nets[2]) != values(nets[0])
+        trained.append(values(net))
+    assert trained[1] == trained[0] != trained[2]
 
 
 # --- the command line -----------------------------------------------------------------------------

@@ -26,7 +26,7 @@ train: {network: mlp, batch_size: 16, rounds: 5, eval_duration: 100, test_images
 """
 
 
-def measured(samples: list[int], size: int, scales: list[float], momentum: float = 0.0) -> float | None:
+def measured(samples: list[int], size: int, scales: list[float]) -> float | None:
     """Return the noise scale of workers that send multiples of their mean gradients; the true one is 2,000 samples."""
     generator = np.random.default_rng(3)
     direction = generator.normal(size=size) / np.sqrt(size)

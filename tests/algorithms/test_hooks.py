@@ -9,19 +9,7 @@ import numpy as np
 import pytest
 
 import esync
-from esync.algorithms import (
-    ASGD,
-    DGS,
-    SSGD,
-    DGCAsync,
-    DyLU,
-    ESync,
-    GDAsync,
-    Local,
-    LocalSGD,
-    SyncSwitch,
-    model_view,
-)
+from esync.algorithms import ASGD, DGS, SSGD, DGCAsync, DyLU, ESync, GDAsync, Local, LocalSGD, SyncSwitch, model_view
 from esync.exchange.protocol.round_state import Limits
 from esync.gluon.flat_arrays import FlatArrays
 from esync.gluon.replica import Replica
@@ -64,8 +52,7 @@ def make_trainer(net, algorithm, answers=(), settings=None, **options):
     """
     begin = np.float32(flat(net))
     world = options.pop("world", None) or World(
-        answers=[((begin + answer).tolist(), False, True) for answer in answers],
-        prepare=lambda exchange: setattr(exchange, "beginning", begin.tolist()),
+        answers=[((begin + answer).tolist(), False, True) for answer in answers], beginning=begin.tolist()
     )
     settings = {"learning_rate": RATE, **(settings or {})}
     limits = Limits(samples=1000)
@@ -202,8 +189,7 @@ def test_hook_changed_gradient_is_sent(algorithm):
 def test_hook_changed_weights_and_statistics_are_kept(way, name):
     plain, net = make_net(), make_net()
     for network, algorithm in ((plain, local_sgd()), (net, local_sgd(way(name, 2.0)))):
-        trainer = make_trainer(network, algorithm)
-        train(network, trainer, 0)
+        train(network, make_trainer(network, algorithm), 0)
     for one, other in zip(plain.collect_params().values(), net.collect_params().values(), strict=True):
         changed = (one.grad_req == "null") == (name == "statistics")
         np.testing.assert_allclose(other.data().asnumpy() - one.data().asnumpy(), 2.0 * changed, atol=1e-6)
@@ -243,8 +229,7 @@ def test_hook_assigned_array_is_copied():
         model.gradient *= 2
 
     net = make_net()
-    trainer = make_trainer(net, local_sgd(hook))
-    train(net, trainer, 0)
+    train(net, make_trainer(net, local_sgd(hook)), 0)
     assert set(gradients[0].tolist()) == {1}
 
 
@@ -289,9 +274,7 @@ def test_hook_blocks_cover_the_whole_model(blocks_of_seven):
 
     nets = make_net(), make_net()
     for net, hook in zip(nets, (full_model, in_blocks), strict=True):
-        trainer = make_trainer(net, local_sgd(hook), gradient_scale=3.0)
-        for number in range(3):
-            train(net, trainer, number)
+        train(net, make_trainer(net, local_sgd(hook), gradient_scale=3.0), *range(3))
     assert values(nets[1]) == values(nets[0])
     assert seen == [[7] * 9 + [6]] * 3
 
@@ -309,9 +292,8 @@ def test_hook_whole_arrays_before_and_after_blocks_keep_changes(blocks_of_seven)
         model.gradient += 0
 
     net = make_net()
-    trainer = make_trainer(net, local_sgd(hook), gradient_scale=3.0)
     begin = np.float32(flat(net))
-    train(net, trainer, 0)
+    train(net, make_trainer(net, local_sgd(hook), gradient_scale=3.0), 0)
     ((before, after),) = seen
     np.testing.assert_allclose(after, 2 * before, rtol=1e-6)
     np.testing.assert_allclose(np.linalg.norm((begin - flat(net)) / (3 * RATE)), 2.0, rtol=1e-5)
@@ -346,8 +328,8 @@ def test_hook_with_float16_sees_float32_master_weights(multi_precision):
         model.weights += small
 
     weight = single_weight("float16")
-    world = World(prepare=lambda exchange: setattr(exchange, "beginning", [1.0, 1.0]))
     settings = {"learning_rate": RATE, "multi_precision": multi_precision}
+    world = World(beginning=[1.0, 1.0])
     trainer = esync.Trainer([weight], "sgd", settings, algorithm=local_sgd(hook), world=world)
     trainer.start()
     for _ in range(2):
@@ -589,6 +571,5 @@ def test_hook_copies_only_touched_arrays_once(reads):
     def after(model):
         model.statistics *= 1
 
-    trainer = make_trainer(net, hooked(DyLU, before, after)(), [0.0])
-    train(net, trainer, 0)
+    train(net, make_trainer(net, hooked(DyLU, before, after)(), [0.0]), 0)
     assert reads == ([(size, 0, size), (statistics, 0, statistics)], [1, 1])

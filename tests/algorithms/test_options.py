@@ -2,6 +2,7 @@ import argparse
 import enum
 from pathlib import Path
 from typing import Annotated, Literal, get_args
+from unittest import mock
 
 import pytest
 from pydantic import AfterValidator, Field, ValidationError
@@ -53,9 +54,9 @@ class Many(Options):
     kept: float = option(2.0, fixed=True, agreed_as="what is kept", help="kept")
 
 
-def parser() -> argparse.ArgumentParser:
+def parser(options: type[Options] = Many) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("program", allow_abbrev=False)
-    for info in Many.info():
+    for info in options.info():
         if info.flags:
             info.add_to(parser.add_argument)
     return parser
@@ -106,10 +107,7 @@ def test_help_shows_defaults_of_0():
     class Quiet(Options):
         level: float = option(0.0, help="100% loud")
 
-    parser = argparse.ArgumentParser("program")
-    for info in Quiet.info():
-        info.add_to(parser.add_argument)
-    assert "100% loud (default: 0.0)" in parser.format_help()
+    assert "100% loud (default: 0.0)" in parser(Quiet).format_help()
 
 
 @pytest.mark.parametrize(
@@ -203,7 +201,7 @@ def test_algorithm_option_with_unusable_value_is_refused(kind, name, value):
 
 def test_make_with_algorithm_class_instead_of_object_is_refused():
     with pytest.raises(TypeError, match=r"ASGD.*should be a name or an object, such as ASGD\(\)"):
-        make(ASGD)  # type: ignore[arg-type]
+        make(ASGD)
 
 
 def test_run_ahead_is_enough_for_overlap():
@@ -224,10 +222,8 @@ def test_options_agreed_and_fixed_list_what_workers_and_checkpoints_compare():
 
 @pytest.fixture
 def registry():
-    before = dict(ALGORITHMS)
-    yield ALGORITHMS
-    ALGORITHMS.clear()
-    ALGORITHMS.update(before)
+    with mock.patch.dict(ALGORITHMS):
+        yield ALGORITHMS
 
 
 def test_register_gives_a_style_and_a_name(registry):

@@ -43,12 +43,12 @@ def test_lr_scaling_belongs_to_the_methods_that_take_a_mean() -> None:
 
 def test_lr_decay_multiplies_the_scaled_rate_by_the_share_of_samples() -> None:
     algorithm = SSGD(lr_scaling="linear", lr_decay="0.5:0.1")
-    algorithm.context = SimpleNamespace(limits=Limits(samples=1000))  # type: ignore[assignment]
-    algorithm.exchange = SimpleNamespace(workers=4)  # type: ignore[assignment]
+    algorithm.context = SimpleNamespace(limits=Limits(samples=1000))
+    algorithm.exchange = SimpleNamespace(workers=4)
 
     factors = []
     for samples in (0, 499, 500, 1000):
-        algorithm.result = SimpleNamespace(samples=samples)  # type: ignore[assignment]
+        algorithm.result = SimpleNamespace(samples=samples)
         factors.append(algorithm.rate_factor)
 
     assert factors == pytest.approx([4, 4, 0.4, 0.4])

@@ -50,20 +50,19 @@ class Cluster:
     way: str = "ps"
     settings: dict[str, Any] = field(default_factory=lambda: {"learning_rate": 0.1})
     scale: float = 1.0
-    workers: int = 3
 
     def __post_init__(self) -> None:
         self.engine = SimulationEngine()
-        hosts = [f"host-{rank}" for rank in range(self.workers)]
+        hosts = [f"host-{rank}" for rank in range(3)]
         self.network = Network(self.engine, lambda host: Link(1e8, 1e-4), ["server", *hosts])
         nodes = [ServerNode(self.engine, ServerModel("server"), shard) for shard in range(2)]
-        self.servers = ClusterState(self.engine, self.network, nodes, self.workers, bucket_elements=2)
+        self.servers = ClusterState(self.engine, self.network, nodes, 3, bucket_elements=2)
         if self.way != "ps":
             self.collective = SharedCollectiveState(self.engine, self.network, hosts, self.way)
         #: rank → for each round the weights, c, c_i (of algorithms that have them), and the
         #: members.
-        self.rounds: dict[int, list[tuple[np.ndarray, ...]]] = {rank: [] for rank in range(self.workers)}
-        self.members: dict[int, list[int]] = {rank: [] for rank in range(self.workers)}
+        self.rounds: dict[int, list[tuple[np.ndarray, ...]]] = {rank: [] for rank in range(3)}
+        self.members: dict[int, list[int]] = {rank: [] for rank in range(3)}
         self.replacements: list[tuple[np.ndarray, np.ndarray]] = []  # c_i and c that each has begun with
 
     def exchange(self, specification: Specification, rank: int) -> Exchange:
@@ -77,7 +76,7 @@ class Cluster:
         settings = {name: make() if callable(make) else make for name, make in self.settings.items()}
         trainer = esync.Trainer(
             [weight], "sgd", settings, algorithm=algorithm, limits=Limits(rounds=rounds),
-            world=MemoryWorld(lambda asked: self.exchange(asked, rank)), gradient_scale=self.scale,  # type: ignore[arg-type]
+            world=MemoryWorld(lambda asked: self.exchange(asked, rank)), gradient_scale=self.scale,
         )  # fmt: skip
         trainer.start()
         assert trainer.algorithm.result is not None
@@ -105,14 +104,9 @@ class Cluster:
         def live(rank: int) -> None:
             self.live(rank, algorithms[rank], rounds, (mine or {}).get(rank, rounds)).close()
 
-        for rank in range(self.workers):
+        for rank in range(3):
             self.engine.spawn(f"worker {rank}", lambda rank=rank: live(rank))
         self.engine.run()
-
-    @property
-    def weights(self) -> np.ndarray:
-        """The common ones, at the end."""
-        return self.rounds[0][-1][0]
 
 
 class Reference:
@@ -289,7 +283,7 @@ def test_algorithm_vectors_with_reserved_or_unknown_name_are_refused() -> None:
 def test_algorithm_with_own_vectors_exchanges_them(way: str) -> None:
     """An algorithm that sends gradients can have them, too. The common value is read-only."""
 
-    class Counting(find("sync")):  # type: ignore[misc]
+    class Counting(find("sync")):
         name, vectors = "counting", {"count": "add_mean_update", CONTROL: "mean"}
 
         def before_exchange(self, model: ModelView) -> None:

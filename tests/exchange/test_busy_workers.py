@@ -49,10 +49,8 @@ def members_in_the_end(
             members.append(result.members)
         exchange.close()
 
-    for rank in range(2):
-        cluster.start(rank, work)
     with contextlib.suppress(SlotLostError):
-        cluster.run()
+        cluster.run_all(work)
     return members[0] if members else ()
 
 
@@ -81,6 +79,5 @@ def test_worker_without_a_lease_sends_no_heartbeats() -> None:
         store.sleep(LONG)
         sent.extend(event for event in cluster.history[before:] if "array" in event)
 
-    cluster.start(0, work)
-    cluster.run()
+    cluster.run_all(work)
     assert not sent

@@ -29,12 +29,7 @@ def noise(*seed: int, size: int = SIZES[WEIGHTS]) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(size).astype(np.float32)
 
 
-def run(
-    workers: int,
-    body: Callable[[CollectiveExchange], Any],
-    name: str = "ring",
-    **specification: Any,
-) -> list[Any]:
+def run(workers: int, body: Callable[[CollectiveExchange], Any], name: str = "ring", **specification: Any) -> list[Any]:
     """What `body` returns, or raises, on each of the workers."""
     network = MemoryNetwork(workers)
 

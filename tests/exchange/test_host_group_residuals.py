@@ -48,13 +48,6 @@ def rounds(side: MemoryExchanges, *numbers: int) -> None:
         side.round(side.workers, [values_of(worker.rank, number) for worker in side.workers])
 
 
-def exact(side: MemoryExchanges) -> np.ndarray:
-    """What the rule works on."""
-    return np.concatenate(
-        [side.servers[bucket.shard].model.buckets[bucket.index].weights for bucket in side.layout.buckets]
-    )
-
-
 def owed(side: MemoryExchanges, hosts: Sequence[Sequence[int]]) -> np.ndarray:
     """What has not been sent, as a part of the mean: a host's residual is one of its mean."""
     total = np.zeros(SIZE)
@@ -86,7 +79,7 @@ def test_compressed_run_resumes_from_checkpoint_bit_for_bit(kind: str, hosts: Se
     resumed.momentum = 0.5
     for side in (reference, resumed):
         rounds(side, 4, 5, 6)
-    assert exact(resumed).tobytes() == exact(reference).tobytes()
+    assert resumed.exact.tobytes() == reference.exact.tobytes()
     for mine, other in zip(resumed.workers, reference.workers, strict=True):
         assert mine.weights.tobytes() == other.weights.tobytes()
         assert mine.result == other.result
@@ -99,11 +92,11 @@ def test_hosts_that_resume_a_checkpoint_without_hosts_lose_no_residual(kind: str
     checkpoint = alone.checkpoint()
     assert all(np.any(unsent[WEIGHTS]["rest"]) for unsent in checkpoint.unsent)
     together = started(kind, HOSTS, checkpoint)
-    np.testing.assert_allclose(exact(together) + owed(together, HOSTS), lossless_weights(3, 1, 2), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(together.exact + owed(together, HOSTS), lossless_weights(3, 1, 2), rtol=1e-5, atol=1e-6)
     rounds(together, 3, 4)
     assert [sorted(unsent.get(WEIGHTS, {})) for unsent in together.unsent()] == [["host", "ranks"], [], ["rest"]]
     np.testing.assert_allclose(
-        exact(together) + owed(together, HOSTS), lossless_weights(3, 1, 2, 3, 4), rtol=1e-5, atol=1e-6
+        together.exact + owed(together, HOSTS), lossless_weights(3, 1, 2, 3, 4), rtol=1e-5, atol=1e-6
     )
 
 
@@ -118,7 +111,7 @@ def test_compression_that_payloads_choose_changes_from_round_to_round_and_loses_
         for number, compressions in enumerate(turns, first):
             for worker, compression in zip(side.workers, compressions, strict=True):
                 worker.spawn(
-                    lambda worker=worker, compression=compression, number=number: worker.exchange_once(  # type: ignore[misc]
+                    lambda worker=worker, compression=compression, number=number: worker.exchange_once(
                         values_of(worker.rank, number), compression=compression
                     )
                 )
@@ -129,12 +122,12 @@ def test_compression_that_payloads_choose_changes_from_round_to_round_and_loses_
     reference = started("auto", hosts)
     exchange(reference, 1)
     np.testing.assert_allclose(
-        exact(reference) + owed(reference, hosts), lossless_weights(3, 1, 2, 3, 4), rtol=1e-5, atol=1e-6
+        reference.exact + owed(reference, hosts), lossless_weights(3, 1, 2, 3, 4), rtol=1e-5, atol=1e-6
     )
     resumed = started("auto", hosts, reference.checkpoint())
     for side in (reference, resumed):
         exchange(side, 5)
-    assert exact(resumed).tobytes() == exact(reference).tobytes()
+    assert resumed.exact.tobytes() == reference.exact.tobytes()
 
 
 def test_workers_without_hosts_refuse_the_residual_of_a_host_by_name() -> None:
@@ -182,7 +175,7 @@ class HangingRun:
                     self.hang(store, lambda: min(self.rounds) > 1)
             send(server, places, message, others)
 
-        store.send = hanging  # type: ignore[method-assign]
+        store.send = hanging
         self.train(store)
 
     def hang(self, store: MemoryStore, goes_on: Callable[[], bool]) -> None:
@@ -252,7 +245,7 @@ class HangingFetcherRun(HangingRun):
                     self.hang(store, self.goes_on)
                 yield array
 
-        store.fetch = hanging  # type: ignore[method-assign]
+        store.fetch = hanging
         self.train(store)
 
 

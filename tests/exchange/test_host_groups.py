@@ -72,7 +72,7 @@ class Run:
             self.pushed[store.rank] += array.nbytes * int(wire.header_of(array)["kind"] == wire.PAYLOAD)
             push(key)
 
-        store._push = count  # type: ignore[method-assign]
+        store._push = count
         group = self.cluster.host_group(store)
         sizes = {name: SIZES.get(name, CONTROL_SIZE) for name in self.asked.vectors}
         exchange, model, rank = ParameterServerExchange(self.asked, store, host_group=group), Held(sizes), store.rank
@@ -226,7 +226,7 @@ def test_hosts_with_payloads_used_at_once_are_refused_by_name() -> None:
 # --- what a server takes --------------------------------------------------------------------------
 
 
-def group_commit(servers: MemoryServers, ranks: Sequence[int], attempt: int = 0, **changed: Any) -> Push:
+def group_commit(servers: MemoryServers, ranks: Sequence[int], **changed: Any) -> Push:
     """The commits of these workers' first exchange, sent by the first of them, for server 0."""
     owner, *members = (
         wire.message(
@@ -237,7 +237,6 @@ def group_commit(servers: MemoryServers, ranks: Sequence[int], attempt: int = 0,
             learning_rate=1.0,
             samples=1,
             buckets=0 if place else 1,
-            index=0 if place else attempt,
             round=1,
         )
         for place, rank in enumerate(ranks)
@@ -262,10 +261,7 @@ def test_server_counts_a_group_as_all_its_workers() -> None:
     assert servers.weights().tolist() == [-2.0, -2.0]
 
 
-@pytest.mark.parametrize(
-    ("changed", "dropped"),
-    [({"nonce": 7}, ()), ({"sequence": 0}, ()), ({}, (0,))],
-)
+@pytest.mark.parametrize(("changed", "dropped"), [({"nonce": 7}, ()), ({"sequence": 0}, ()), ({}, (0,))])
 def test_server_with_a_group_that_does_not_fit_counts_nobody(changed: dict[str, Any], dropped: tuple[int, ...]) -> None:
     servers = crowd()
     for rank in dropped:

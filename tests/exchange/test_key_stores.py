@@ -24,11 +24,7 @@ Run = Callable[[Callable[[Store], object]], None]
 
 def in_memory(seed: int) -> Run:
     """Return what runs work in memory, in an order that a seed says."""
-
-    def run(work: Callable[[Store], object]) -> None:
-        MemoryCluster(WORKERS, random.Random(seed).randrange, SERVERS, bucket_elements=BUCKET).run_all(work)
-
-    return run
+    return MemoryCluster(WORKERS, random.Random(seed).randrange, SERVERS, bucket_elements=BUCKET).run_all
 
 
 def in_virtual_time(seed: int) -> Run:
@@ -42,7 +38,7 @@ def in_virtual_time(seed: int) -> Run:
         side = ClusterState(engine, network, nodes, WORKERS, bucket_elements=BUCKET)
         for rank in range(WORKERS):
             store = VirtualStore(side, f"host-{rank}", rank, rank)
-            engine.spawn(f"worker {rank}", lambda store=store: work(store))  # type: ignore[arg-type, misc]
+            engine.spawn(f"worker {rank}", lambda store=store: work(store))
         engine.run()
 
     return run
@@ -77,9 +73,7 @@ def test_workers_start_only_after_servers_hold_the_shared_model() -> None:
             shown = {index for node in cluster.nodes for index in node.endpoint.server.model.buckets}
             assert shown == {bucket.index for bucket in worker.layout.buckets}
 
-        for rank in range(WORKERS):
-            cluster.start(rank, work)
-        cluster.run()
+        cluster.run_all(work)
 
 
 def trained(kind: str, run: Run) -> list[dict[str, bytes]]:

@@ -18,9 +18,7 @@ def test_memory_cluster_with_stopped_server_is_given_up_by_all_workers() -> None
             train("sgd", store)
         errors.append(str(error.value))
 
-    for rank in range(3):
-        cluster.start(rank, work)
     cluster.at(200, lambda: cluster.stopped.add(1))
-    cluster.run()
+    cluster.run_all(work)
     assert len(errors) == 3
     assert all(error.startswith("gave up after 600 s of waiting for ") for error in errors)

@@ -139,7 +139,7 @@ def test_named_vector_and_scalars_in_simulated_collective() -> None:
     specification, prompt = Specification("sgd", True, **FURTHER), Straggler((), lambda: engine.now)
     for rank in range(3):
         exchange = SimulatedCollective(specification, shared, rank, prompt)
-        engine.spawn(hosts[rank], lambda rank=rank, exchange=exchange: outcomes.update({rank: take_part(exchange)}))  # type: ignore[misc]
+        engine.spawn(hosts[rank], lambda rank=rank, exchange=exchange: outcomes.update({rank: take_part(exchange)}))
     engine.run()
     check([outcomes[rank] for rank in range(3)])
 

@@ -18,9 +18,7 @@ from ..support.memory_servers import MemoryServers, Push, floats
 def rule_state(cluster: MemoryServers, index: int) -> np.ndarray | None:
     """What rank 0 fetches, bucket by bucket."""
     vector = np.empty(cluster.layout.sizes[WEIGHTS], np.float32)
-    for bucket in cluster.layout.buckets:
-        if bucket.vector != WEIGHTS:
-            continue
+    for bucket in cluster.layout.of(WEIGHTS):
         show_mailbox(cluster, bucket.shard)
         cluster.deliver(cluster.message(bucket.shard, wire.FETCH, 0, buckets=bucket.index, index=index))
         mailbox = cluster.nodes[bucket.shard].stored[cluster.layout.mailbox_key(bucket.shard)]
@@ -41,9 +39,7 @@ def show_mailbox(cluster: MemoryServers, shard: int) -> None:
 def put_state(cluster: MemoryServers, vectors: list[np.ndarray | None], rank: int = 0, nonce: int = 1000) -> None:
     """What rank 0 does on its way back to a checkpoint."""
     for index, vector in enumerate(vectors):
-        for bucket in cluster.layout.buckets if vector is not None else ():
-            if bucket.vector != WEIGHTS:
-                continue
+        for bucket in cluster.layout.of(WEIGHTS) if vector is not None else ():
             show_mailbox(cluster, bucket.shard)
             values = np.zeros(wire.HEADER_ELEMENTS + cluster.layout.mailbox_elements(bucket.shard), np.float32)
             header = wire.header_of(values)

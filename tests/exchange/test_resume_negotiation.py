@@ -56,8 +56,8 @@ def test_resume_that_is_impossible_is_refused_by_name(offers: list[Offers], mess
 def test_checkpoint_of_which_a_worker_has_skipped_its_part_is_not_whole():
     """A worker once had to have every part up to its newest one."""
     tracker = WholeCheckpointTracker()
-    for round_ in (3, 6):
-        tracker.used({0: 0, 1: 0} if round_ == 3 else {0: 3, 1: 3}, round_, (0, 1))
+    tracker.used({0: 0, 1: 0}, 3, (0, 1))
+    tracker.used({0: 3, 1: 3}, 6, (0, 1))
     tracker.used({0: 6}, 6, None)
     assert tracker.round == 3
     tracker.used({1: 8}, 8, None)  # it has looked so late that it was told round 8, not round 6

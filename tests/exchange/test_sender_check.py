@@ -23,6 +23,10 @@ def conversation(stack: ExitStack, server: socket.socket, first: bytes) -> tuple
     return connection, client
 
 
+def listener(stack: ExitStack) -> socket.socket:
+    return stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+
+
 def hears(connection: socket.socket, seconds: float, size: int = 1) -> bytes:
     """What arrives within that time, of so many bytes that are expected."""
     connection.settimeout(seconds)
@@ -51,7 +55,7 @@ STRANGERS = [
 
 def test_sender_check_closes_connections_that_do_not_speak_zeromq(stack):
     check = SenderCheck(listening())
-    server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+    server = listener(stack)
     assert check.scan()
     ends = []
     for first in STRANGERS:
@@ -66,7 +70,7 @@ def test_sender_check_closes_connections_that_do_not_speak_zeromq(stack):
 
 def test_sender_check_passes_connections_with_the_zeromq_signature(stack):
     check = SenderCheck(listening())
-    server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+    server = listener(stack)
     check.scan()
     connection, client = conversation(stack, server, SIGNATURE)
     assert hears(connection, TIME_LIMIT, 10) == SIGNATURE
@@ -78,10 +82,10 @@ def test_sender_check_passes_connections_with_the_zeromq_signature(stack):
 
 
 def test_sender_check_leaves_other_ports_of_the_process_alone(stack):
-    before = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+    before = listener(stack)
     check = SenderCheck(listening())
-    meant = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-    meanwhile = stack.enter_context(socket.create_server(("127.0.0.1", 0)))  # opened by the user's program
+    meant = listener(stack)
+    meanwhile = listener(stack)  # opened by the user's program
     check.scan()
     assert hears(conversation(stack, before, b"hello")[0], TIME_LIMIT, 5) == b"hello"
     late, _ = conversation(stack, meanwhile, b"hello")
@@ -96,7 +100,7 @@ def test_sender_check_thread_checks_by_itself_and_ends(stack):
     check = SenderCheck(listening())
     stack.callback(check.over)
     check.start()
-    server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+    server = listener(stack)
     time.sleep(NEVER)
     connection, client = conversation(stack, server, SIGNATURE)
     client.sendall(b"abc")

@@ -45,8 +45,8 @@ class Model(TimedReplica):
         super().__init__()
         self.hooks = 0
         self.held = Held(SIZES)
-        self.write = self.held.write  # type: ignore[method-assign]
-        self.statistics = Flat(self.held.vectors[STATISTICS])  # type: ignore[assignment]
+        self.write = self.held.write
+        self.statistics = Flat(self.held.vectors[STATISTICS])
 
     @property
     def vectors(self) -> Any:

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,10 +19,12 @@ from esync.exchange.keystores import shared_host_group
 from esync.exchange.keystores.shared_host_group import SharedHostGroup
 from esync.exchange.protocol import wire
 from esync.runtime.memory_file import exclusive
+from tests.support.child import until
 from tests.support.process_members import ChildError, ChildProcess
 
 SECONDS = 20
 RANKS = (1, 3, 4)
+leave, alive = SharedHostGroup.leave, SharedHostGroup.alive
 
 
 def plan_of(weights: int = 1000, servers: int = 2) -> HostMemoryPlan:
@@ -46,10 +47,6 @@ def not_joined(token: str, rank: int) -> SharedHostGroup:
 
 def join(group: SharedHostGroup, weights: int = 1000) -> bool:
     return group.join(plan_of(weights))
-
-
-def leave(group: SharedHostGroup) -> None:
-    group.leave()
 
 
 def add(group: SharedHostGroup, times: int) -> None:
@@ -84,10 +81,6 @@ def fill(group: SharedHostGroup, rank: int, value: float) -> None:
 
 def all_of(group: SharedHostGroup, rank: int) -> set[float]:
     return set(group.contribution(rank, "weights").tolist())
-
-
-def alive(group: SharedHostGroup, rank: int) -> bool:
-    return group.alive(rank)
 
 
 def wait_for_change(group: SharedHostGroup, seconds: float) -> float:
@@ -135,13 +128,6 @@ def token() -> str:
 def start() -> Iterator[Callable[..., ChildProcess]]:
     with ExitStack() as stack:
         yield lambda *words: stack.enter_context(ChildProcess(*words))
-
-
-def until(condition: Callable[[], Any]) -> None:
-    limit = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < limit, "it has not come true"
-        time.sleep(0.01)
 
 
 def processes_with(token: str) -> list[int]:

@@ -12,17 +12,20 @@ from esync.gluon.batch_samples import BatchSizeError, divisor_and_samples, whole
 from esync.runtime.mxnet_import import mx
 
 from ..support.scripted_world import World, steady_world
-from ..support.small_net import BATCH, backward, flat, make_net
+from ..support.small_net import BATCH, backward, flat, local_trainer, make_net, sgd_trainer
 
 nd = mx.nd
 
 
-@pytest.mark.parametrize(
-    "size", [64, 64.0, np.int32(64), np.float32(64), np.array([64]), nd.array([64], dtype="int32")]
-)
+SIXTY_FOUR = [64, 64.0, np.int32(64), np.float32(64), np.array([64]), nd.array([64]), nd.array([64], dtype="int32")]
+
+
+@pytest.mark.parametrize("size", SIXTY_FOUR)
 def test_whole_numbers_of_any_library_divide_and_count(size):
     assert divisor_and_samples(size) == (64, 64)
     assert divisor_and_samples(0.37, size) == (0.37, 64)
+    assert type(whole_batch_size(size, "x")) is int
+    assert whole_batch_size(size, "x") == 64
 
 
 @pytest.mark.parametrize("size", [0.37, np.float64(0.37), 64.5, nd.array([64.5])])
@@ -48,8 +51,7 @@ def test_what_is_no_number_above_zero_is_refused(size):
 def trained(algorithm: Any, *size: float, mean: bool = False, **step_options: Any) -> tuple[Any, World]:
     """A network after three steps on batches of BATCH samples, and what it has sent."""
     net, world = make_net(), steady_world(flat(make_net()))
-    options = {"learning_rate": 0.1, "wd": 0.01}
-    trainer = esync.Trainer(net.collect_params(), "sgd", options, algorithm=algorithm, world=world, gradient_scale=2.0)
+    trainer = sgd_trainer(net, algorithm, {"learning_rate": 0.1, "wd": 0.01}, world=world, gradient_scale=2.0)
     trainer.start()
     with trainer.trial():
         backward(net, 0)
@@ -71,8 +73,7 @@ def test_mean_loss_with_samples_steps_and_counts_as_the_sum_does(algorithm):
         return LocalSGD(local_iterations=1) if algorithm == "local-sgd" else algorithm
 
     (sums, sent), (means, other) = trained(make(), BATCH), trained(make(), 1, mean=True, samples=BATCH)
-    for first, second in zip(flat_of(sums), flat_of(means), strict=True):
-        assert first == pytest.approx(second, rel=1e-5, abs=1e-7)
+    assert flat_of(sums) == pytest.approx(flat_of(means), rel=1e-5, abs=1e-7)
     if algorithm != "local":
         assert [payload.samples for payload in sent.made.sent] == [payload.samples for payload in other.made.sent]
         for first, second in zip(sent.made.sent, other.made.sent, strict=True):
@@ -104,8 +105,7 @@ def test_hook_sees_the_mean_gradient_of_a_mean_loss():
 @pytest.mark.parametrize(("step_options", "warned"), [({}, True), ({"samples": 1}, False), ({"samples": 64}, False)])
 def test_step_of_one_where_samples_end_the_run_warns_once(caplog, step_options, warned):
     net = make_net()
-    limits = esync.Limits(samples=640)
-    trainer = esync.Trainer(net.collect_params(), "sgd", algorithm="local", limits=limits)
+    trainer = local_trainer(net, limits=esync.Limits(samples=640))
     for number in range(2):
         backward(net, number)
         trainer.step(1, **step_options)
@@ -113,16 +113,9 @@ def test_step_of_one_where_samples_end_the_run_warns_once(caplog, step_options, 
     assert trainer.samples == 2 * step_options.get("samples", 1)
 
 
-@pytest.mark.parametrize("size", [64, 64.0, np.int32(64), nd.array([64])])
-def test_size_of_a_batch_may_be_any_whole_number(size: Any) -> None:
-    assert type(whole_batch_size(size, "x")) is int
-    assert whole_batch_size(size, "x") == 64
-
-
 @pytest.mark.parametrize("size", [0, -1, 6.4, math.nan, math.inf, True, "64", None, [3, 4]])
 def test_size_that_no_batch_can_have_is_refused_by_name(size: Any) -> None:
-    net = make_net()
-    trainer = esync.Trainer(net.collect_params(), "sgd", algorithm="local")
+    trainer = local_trainer(make_net())
     for asked, name in [
         (lambda: trainer.batch_size(size), "trainer.batch_size"),
         (lambda: esync.BatchSampler(range(9), size, trainer), "esync.BatchSampler"),

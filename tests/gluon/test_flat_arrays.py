@@ -14,12 +14,12 @@ def flat(*arrays) -> FlatArrays:
     return opened
 
 
-def counting(*shapes: tuple[int, ...], dtype: str = "float32", ctx=None) -> list:
+def counting(*shapes: tuple[int, ...], dtype: str = "float32") -> list:
     """Arrays of these shapes that hold 0, 1, 2, … through all of them."""
     arrays, first = [], 0
     for shape in shapes:
         size = int(np.prod(shape))
-        arrays.append(mx.nd.array(np.arange(first, first + size).reshape(shape), dtype=dtype, ctx=ctx))
+        arrays.append(mx.nd.array(np.arange(first, first + size).reshape(shape), dtype=dtype))
         first += size
     mx.nd.waitall()
     return arrays

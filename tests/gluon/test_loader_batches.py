@@ -18,9 +18,10 @@ from ..support.small_net import flat, local_trainer, make_net, sgd_trainer, take
 data = mx.gluon.data
 
 
-def train(net: Any, trainer: esync.Trainer, loader: Any, **options: Any) -> list[Any]:
-    """Train on `trainer.batches(loader)` to the end; the batches that it gave."""
-    seen = []
+def train(loader: Any, rounds: int, **options: Any) -> list[Any]:
+    """Train for so many rounds on `trainer.batches(loader)`; the batches that it gave."""
+    net, seen = make_net(), []
+    trainer = local_trainer(net, limits=Limits(rounds=rounds))
     for batch in trainer.batches(loader, **options):
         seen.append(batch)
         take_steps(net, trainer, len(seen))
@@ -34,21 +35,17 @@ def numbers(batches: list[Any]) -> list[list[float]]:
 def test_batches_of_a_run_that_is_over_are_none():
     net = make_net()
     trainer = local_trainer(net, limits=Limits(rounds=1))
-    train(net, trainer, ["a"])
+    take_steps(net, trainer, 0)
     assert list(trainer.batches(["b"])) == []
 
 
 def test_batches_of_a_data_loader_cross_epochs_with_an_incomplete_batch():
-    net = make_net()
     loader = data.DataLoader(data.SimpleDataset(np.arange(5.0)), batch_size=2)
-    seen = train(net, local_trainer(net, limits=Limits(rounds=4)), loader)
-    assert numbers(seen) == [[0, 1], [2, 3], [4], [0, 1]]
+    assert numbers(train(loader, 4)) == [[0, 1], [2, 3], [4], [0, 1]]
 
 
 def test_batches_of_a_data_iter_reset_it_for_each_epoch():
-    net = make_net()
-    loader = mx.io.NDArrayIter(np.arange(4.0), batch_size=2)
-    seen = train(net, local_trainer(net, limits=Limits(rounds=5)), loader)
+    seen = train(mx.io.NDArrayIter(np.arange(4.0), batch_size=2), 5)
     assert numbers([batch.data[0] for batch in seen]) == [[0, 1], [2, 3], [0, 1], [2, 3], [0, 1]]
 
 
@@ -66,16 +63,15 @@ class Epochs:
 
 
 def test_batches_call_set_epoch_and_begin_epoch_before_each_epoch():
-    net, epochs = make_net(), []
-    seen = train(net, local_trainer(net, limits=Limits(rounds=5)), Epochs(), begin_epoch=epochs.append)
-    assert seen == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)]
+    epochs = []
+    assert train(Epochs(), 5, begin_epoch=epochs.append) == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)]
     assert epochs == [0, 1, 2]
 
 
 def test_loader_that_rolls_over_may_have_epochs_without_a_batch():
-    net, epochs = make_net(), []
+    epochs = []
     loader = data.DataLoader(data.SimpleDataset(np.arange(2.0)), batch_size=5, last_batch="rollover")
-    seen = train(net, local_trainer(net, limits=Limits(rounds=3)), loader, begin_epoch=epochs.append)
+    seen = train(loader, 3, begin_epoch=epochs.append)
     assert numbers(seen) == [[0, 1, 0, 1, 0], [1, 0, 1, 0, 1], [0, 1, 0, 1, 0]]
     assert epochs == list(range(8))
 
@@ -91,9 +87,8 @@ def test_loader_that_rolls_over_may_have_epochs_without_a_batch():
     ids=["empty list", "discarded batch", "nothing to roll over", "iterator"],
 )
 def test_batches_of_a_loader_without_batches_are_refused_by_name(loader, text):
-    net = make_net()
     with pytest.raises(NoBatchesError, match=text):
-        train(net, local_trainer(net, limits=Limits(rounds=3)), loader)
+        train(loader, 3)
 
 
 def test_batches_of_an_object_without_iteration_are_refused_by_name():

@@ -22,10 +22,7 @@ OPTIMIZERS = ["sgd", "nag", "adam", "lars", "lamb", "lbsgd", "rmsprop", "adagrad
 
 def make_world(*answers: float) -> World:
     """Make a world where the common weights are 1 at first, and then each of the answers."""
-    return World(
-        answers=[([answer, answer], False, True) for answer in answers],
-        prepare=lambda exchange: setattr(exchange, "beginning", [1.0, 1.0]),
-    )
+    return World(answers=[([answer, answer], False, True) for answer in answers], beginning=[1.0, 1.0])
 
 
 def make_trainer(weight, world, optimizer="sgd", options=None, algorithm=None, **kwargs) -> esync.Trainer:
@@ -34,8 +31,9 @@ def make_trainer(weight, world, optimizer="sgd", options=None, algorithm=None, *
     return esync.Trainer([weight], optimizer, options, algorithm=algorithm, world=world, **kwargs)
 
 
-def step(trainer, weight, slope: float = -1.0) -> None:
+def step(trainer, slope: float = -1.0) -> None:
     """A step of a gradient that does not depend on the weight."""
+    (weight,) = trainer._params
     differentiate(lambda: (weight.data() * slope).sum())
     trainer.step(1)
 
@@ -49,7 +47,7 @@ def test_master_weights_make_updates_exact_to_the_last_bit(algorithm):
     weight, world = single_weight("float16"), make_world(FINE, 2 * FINE, 3.0)
     trainer = make_trainer(weight, world, algorithm=algorithm)
     for common in (FINE, 2 * FINE, 3.0):
-        step(trainer, weight)
+        step(trainer)
         assert weight.data().asnumpy().tolist() == [np.float16(common)] * 2
     assert [sent.values for sent in world.made.sent] == [[2.0**-12] * 2] * 3
 
@@ -62,7 +60,7 @@ def test_master_weights_of_every_optimizer_are_found(name, momentum):
     weight, world = single_weight("float16"), make_world(FINE, 2 * FINE)
     trainer = make_trainer(weight, world, name, options)
     for _ in range(2):
-        step(trainer, weight)
+        step(trainer)
     assert weight.data().asnumpy().tolist() == [np.float16(2 * FINE)] * 2
     assert np.abs(world.made.sent[1].values).max() < 0.02  # 0.9 where the copy had stayed at 1
 
@@ -97,10 +95,10 @@ def test_master_weights_are_unchanged_by_a_trial(before):
     weight, world = single_weight("float16"), make_world(FINE, 2 * FINE)
     trainer = make_trainer(weight, world, options={"momentum": 0.5})
     for _ in range(before):
-        step(trainer, weight)
+        step(trainer)
     with trainer.trial():
-        step(trainer, weight, -1000.0)
-    step(trainer, weight)
+        step(trainer, -1000.0)
+    step(trainer)
     assert world.made.sent[-1].values == [2.0**-12 * (1 + 0.5 * before)] * 2
 
 
@@ -110,73 +108,71 @@ def test_master_weights_are_unchanged_by_a_trial(before):
 def keep(directory: Path, weight=None, options=None, rank: int = 0, resume: bool = True, world=None, **changes):
     """A trainer with checkpoints after every round; `changes` are made to its exchange."""
     world = world or make_world(FINE, 2 * FINE, 3 * FINE)
-    set_up, world.rank = world.prepare, rank
 
     def prepare(exchange) -> None:
-        set_up(exchange)
         for name, value in changes.items():
             setattr(exchange, name, value)
         exchange.resume = lambda progress: None
         exchange.rule_state = list
         exchange.version = lambda: 0
 
-    world.prepare = prepare
-    weight = weight or single_weight("float16")
+    world.rank, world.prepare = rank, prepare
     checkpoints = esync.Checkpoints(directory, every=1, resume=resume)
-    return weight, world, make_trainer(weight, world, options=options, checkpoints=checkpoints)
+    return make_trainer(weight or single_weight("float16"), world, options=options, checkpoints=checkpoints)
 
 
 def kept_round(directory: Path, **kwargs) -> None:
     """Train until the checkpoint of the first round."""
-    weight, _, trainer = keep(directory, resume=False, **kwargs)
-    step(trainer, weight)
+    trainer = keep(directory, resume=False, **kwargs)
+    step(trainer)
     trainer.checkpoints.save_if_due()
 
 
 def test_master_weights_of_resumed_worker_0_start_the_run(tmp_path):
     kept_round(tmp_path)
-    _, world, trainer = keep(tmp_path, resume_at=1)
+    trainer = keep(tmp_path, resume_at=1)
     trainer.start()
-    assert world.made.log[1] == ("begin", [FINE] * 2, [])
+    assert trainer.world.made.log[1] == ("begin", [FINE] * 2, [])
 
 
 def test_master_weights_that_differ_from_the_model_are_replaced_by_it(tmp_path):
     """Checkpoints of earlier releases hold the optimizer's own copies."""
-    weight, _, trainer = keep(tmp_path, resume=False)
-    step(trainer, weight)
+    trainer = keep(tmp_path, resume=False)
+    step(trainer)
     trainer._updaters[0].states[0][1][:] = mx.nd.array([7.0, FINE])
     trainer.checkpoints.save_if_due()
-    _, world, trainer = keep(tmp_path, resume_at=1)
+    trainer = keep(tmp_path, resume_at=1)
     trainer.start()
-    assert world.made.log[1] == ("begin", [1.0, FINE], [])
+    assert trainer.world.made.log[1] == ("begin", [1.0, FINE], [])
 
 
 def test_master_weights_of_a_replacement_come_from_the_common_model(tmp_path):
     kept_round(tmp_path, rank=1, options={"momentum": 0.5})
     world = make_world(5.0, 6.0)
     kwargs = {"rank": 1, "options": {"momentum": 0.5}, "replacement": True, "beginning": [3.0, FINE]}
-    weight, _, trainer = keep(tmp_path, world=world, resume=False, **kwargs)
+    trainer = keep(tmp_path, world=world, resume=False, **kwargs)
     trainer.start()
-    assert weight.data().asnumpy().tolist() == [3.0, np.float16(FINE)]
-    step(trainer, weight)
+    assert trainer._params[0].data().asnumpy().tolist() == [3.0, np.float16(FINE)]
+    step(trainer)
     assert world.made.sent[0].values == [2.0**-12 * 1.5] * 2  # with the dead worker's momentum
 
 
 @pytest.mark.parametrize("flag", [True, False])
 def test_master_weights_in_checkpoint_must_match_the_run(tmp_path, flag, caplog):
     kept_round(tmp_path, options={"multi_precision": not flag})
-    weight, _, trainer = keep(tmp_path, options={"multi_precision": flag}, job=7, replacement=True)
+    trainer = keep(tmp_path, options={"multi_precision": flag}, job=7, replacement=True)
     trainer.start()
     assert f"begins anew: {tmp_path / 'round-1'} does not fit: multi_precision" in caplog.text
-    step(trainer, weight)
-    _, world, trainer = keep(tmp_path, options={"multi_precision": flag})
+    step(trainer)
+    trainer = keep(tmp_path, options={"multi_precision": flag})
     trainer.start()
     problem = f"round-1 does not fit: multi_precision {not flag} instead of {flag}; give what it was written with, or "
-    assert problem in world.made.offers.problem
+    assert problem in trainer.world.made.offers.problem
 
 
 def test_master_weights_of_float32_parameters_do_not_exist(tmp_path):
     kept_round(tmp_path, weight=single_weight("float32"), options={"multi_precision": True})
-    _, world, trainer = keep(tmp_path, single_weight("float32"), {"multi_precision": False})
+    trainer = keep(tmp_path, single_weight("float32"), {"multi_precision": False})
     trainer.start()
-    assert (world.made.offers.problem, len(world.made.offers.parts)) == ("", 1)
+    offers = trainer.world.made.offers
+    assert (offers.problem, len(offers.parts)) == ("", 1)

@@ -15,26 +15,18 @@ from esync.rules import make_rule
 from esync.runtime.mxnet_import import mx
 
 from ..support.scripted_world import steady_world
-from ..support.small_net import backward, flat, make_net
+from ..support.small_net import flat, make_net, take_steps
 
 optimizers = mx.optimizer
 
 
-def asked(optimizer: str, algorithm: str | Algorithm = "sync", scale: float = 1.0, **options):
-    """A trainer that has started, and what it has asked of the servers."""
+def asked(optimizer: str, algorithm: str | Algorithm = "sync", **options):
+    """A network, and a trainer of it that has started."""
     net = make_net()
-    world = steady_world(flat(net))
-    trainer = esync.Trainer(
-        net.collect_params(),
-        optimizer,
-        options,
-        algorithm=algorithm,
-        world=world,
-        limits=Limits(samples=1000),
-        gradient_scale=scale,
-    )
+    world, limits = steady_world(flat(net)), Limits(samples=1000)
+    trainer = esync.Trainer(net.collect_params(), optimizer, options, algorithm=algorithm, world=world, limits=limits)
     trainer.start()
-    return net, trainer, world.made.specification
+    return net, trainer
 
 
 @pytest.mark.parametrize(
@@ -107,13 +99,13 @@ def test_rule_of_optimizer_with_invalid_constant_is_refused(optimizer, text):
 
 @pytest.mark.parametrize("algorithm", ["sync", "async", "ssp"])
 def test_rule_is_in_the_specification_and_rates_are_in_every_commit(algorithm):
-    net, trainer, asked_for = asked("rmsprop", algorithm, learning_rate=0.5, wd=0.25, centered=True, gamma2=0.75)
+    net, trainer = asked("rmsprop", algorithm, learning_rate=0.5, wd=0.25, centered=True, gamma2=0.75)
+    asked_for = trainer.world.made.specification
     assert asked_for.rule == "centered_rmsprop"
     assert asked_for.options == {"gamma1": 0.9, "gamma2": 0.75, "epsilon": 1e-8}
     for number, rate in enumerate((0.5, 0.125)):
         trainer.set_learning_rate(rate)
-        backward(net, number)
-        trainer.step(8)
+        take_steps(net, trainer, number)
     sent = trainer.world.made.sent
     assert [(payload.learning_rate, payload.momentum, payload.weight_decay) for payload in sent] == [
         (0.5, 0, 0.25),
@@ -130,46 +122,39 @@ def test_rule_of_own_class_with_known_name_is_refused():
 
 
 @pytest.mark.parametrize("algorithm", ["sync", "async", "dgs", "scaffold"])
-@pytest.mark.parametrize("method", ["update", "update_multi_precision"])
-def test_optimizer_with_a_replaced_method_is_refused_where_steps_do_not_depend_on_it(algorithm, method):
-    """Programs skip updates so, for example after an overflow."""
-    net, trainer, _ = asked("sgd", algorithm)
-    setattr(trainer.optimizer, method, lambda *_: None)
-    backward(net, 0)
+@pytest.mark.parametrize(
+    ("owner", "method"),
+    [(None, "update"), (None, "update_multi_precision"), (optimizers.SGD, "update_multi_precision")],
+)
+def test_optimizer_with_a_replaced_method_is_refused_where_steps_do_not_depend_on_it(
+    algorithm, owner, method, monkeypatch
+):
+    """Programs skip updates so, for example after an overflow; in an optimizer or in its class."""
+    net, trainer = asked("sgd", algorithm)
+    monkeypatch.setattr(owner or trainer.optimizer, method, lambda *_: None)
     with pytest.raises(ValueError, match=rf"{method}\b.*: use "):
-        trainer.step(8)
-
-
-@pytest.mark.parametrize("algorithm", ["sync", "async", "dgs", "scaffold"])
-def test_method_that_is_replaced_in_the_class_is_refused(algorithm, monkeypatch):
-    net, trainer, _ = asked("sgd", algorithm)
-    monkeypatch.setattr(optimizers.SGD, "update_multi_precision", lambda *_: None)
-    backward(net, 0)
-    with pytest.raises(ValueError, match=r"update_multi_precision\b.*: use "):
-        trainer.step(8)
+        take_steps(net, trainer, 0)
 
 
 @pytest.mark.parametrize("algorithm", ["sync", "scaffold"])
 def test_methods_that_are_put_back_or_make_no_step_are_accepted(algorithm):
-    net, trainer, _ = asked("sgd", algorithm)
+    net, trainer = asked("sgd", algorithm)
     optimizer, rates = trainer.optimizer, []
     optimizer.update_multi_precision = optimizer.update_multi_precision
     set_rate = optimizer.set_learning_rate
     optimizer.set_learning_rate = lambda rate: (rates.append(rate), set_rate(rate))
     trainer.set_learning_rate(0.5)
-    backward(net, 0)
-    trainer.step(8)
+    take_steps(net, trainer, 0)
     assert (rates, trainer.learning_rate) == ([0.5], 0.5)
 
 
 @pytest.mark.parametrize("algorithm", ["sync", "dgs"])
 @pytest.mark.parametrize(("name", "value"), [("_update", print), ("_updaters", [print])])
 def test_step_of_gluon_that_is_replaced_is_refused_where_it_is_not_used(algorithm, name, value):
-    net, trainer, _ = asked("sgd", algorithm)
+    net, trainer = asked("sgd", algorithm)
     setattr(trainer, name, value)
-    backward(net, 0)
     with pytest.raises(ValueError, match=r"replaced trainer\._updaters or trainer\._update"):
-        trainer.step(8)
+        take_steps(net, trainer, 0)
 
 
 def test_own_sgd_that_is_registered_as_sgd_takes_the_local_steps(monkeypatch):
@@ -178,19 +163,17 @@ def test_own_sgd_that_is_registered_as_sgd_takes_the_local_steps(monkeypatch):
             pass
 
     monkeypatch.setitem(optimizers.Optimizer.opt_registry, "sgd", SGD)
-    net, trainer, _ = asked("sgd", LocalSGD(local_iterations=2))
+    net, trainer = asked("sgd", LocalSGD(local_iterations=2))
     before = flat(net)
-    backward(net, 0)
-    trainer.step(8)
+    take_steps(net, trainer, 0)
     assert (type(trainer.optimizer), flat(net)) == (SGD, before)
 
 
 def test_optimizer_with_a_replaced_method_takes_the_local_steps():
-    net, trainer, _ = asked("sgd", LocalSGD(local_iterations=2))
+    net, trainer = asked("sgd", LocalSGD(local_iterations=2))
     before = flat(net)
     trainer.optimizer.update_multi_precision = lambda *_: None
-    backward(net, 0)
-    trainer.step(8)
+    take_steps(net, trainer, 0)
     assert flat(net) == before
 
 

@@ -19,16 +19,20 @@ HEAVY = {"learning_rate": 0.25, "momentum": 0.5}
 
 
 def make_trainer(
-    weight: Any, algorithm: Any, optimizer: Any = "sgd", options: Any = None, **kwargs: Any
+    algorithm: Any, optimizer: Any = "sgd", options: Any = None, kind: str = "float32", **kwargs: Any
 ) -> esync.Trainer:
-    """A trainer among scripted workers that answer with ones."""
+    """A trainer of a weight among scripted workers that answer with ones."""
     algorithm = LocalSGD(local_iterations=100) if algorithm == "local-sgd" else algorithm
-    return esync.Trainer(
-        [weight], optimizer, dict(options or FAST), algorithm=algorithm, world=steady_world([1.0, 1.0]), **kwargs
-    )
+    kwargs |= {"algorithm": algorithm, "world": steady_world([1.0, 1.0])}
+    return esync.Trainer([single_weight(kind)], optimizer, dict(options or FAST), **kwargs)
 
 
-def step(weight: Any, trainer: Any) -> None:
+def weights(trainer: Any) -> list[float]:
+    return trainer._params[0].data().asnumpy().tolist()
+
+
+def step(trainer: Any) -> None:
+    (weight,) = trainer._params
     differentiate(lambda: (weight.data() ** 2).sum())
     trainer.step(1)
 
@@ -54,52 +58,46 @@ WAYS = [by_method, by_object, by_assignment]
 @pytest.mark.parametrize("kind", ["float32", "float16"])
 def test_replaced_optimizer_of_a_worker_steps_as_in_gluon(kind, algorithm, replace):
     options = {"multi_precision": kind == "float16"}
-    weights, results = [single_weight(kind), single_weight(kind)], []
-    trainers = [
-        make_trainer(weights[0], algorithm, options=FAST | options),
-        mx.gluon.Trainer([weights[1]], "sgd", FAST | options, kvstore=None),
-    ]
-    for weight, trainer in zip(weights, trainers, strict=True):
+    ours = make_trainer(algorithm, options=FAST | options, kind=kind)
+    theirs = mx.gluon.Trainer([single_weight(kind)], "sgd", FAST | options, kvstore=None)
+    for trainer in (ours, theirs):
         for name, extra in (("adam", {}), ("sgd", {"momentum": 0.5})):
-            step(weight, trainer)
+            step(trainer)
             replace(trainer, name, SLOW | extra | options)
-            step(weight, trainer)
-        results.append(weight.data().asnumpy().tolist())
-    assert results[0] == results[1]
+            step(trainer)
+    assert weights(ours) == weights(theirs)
 
 
 def test_replaced_optimizers_float32_copies_are_exchanged():
-    weight = single_weight("float16")
-    trainer = make_trainer(weight, LocalSGD(local_iterations=1), options=FAST | {"multi_precision": True})
-    step(weight, trainer)
+    options = FAST | {"multi_precision": True}
+    trainer = make_trainer(LocalSGD(local_iterations=1), options=options, kind="float16")
+    step(trainer)
     trainer._init_optimizer("sgd", {"learning_rate": 2.0**-12, "multi_precision": True})
-    step(weight, trainer)
+    step(trainer)
     assert trainer.world.made.sent[-1].values == [-(2.0**-11)] * 2  # below what float16 tells from 1
 
 
 @pytest.mark.parametrize("replace", WAYS)
 @pytest.mark.parametrize(("first", "second"), [(FAST, SLOW), (FAST, HEAVY), (HEAVY, SLOW)])
 def test_sgd_without_momentum_on_servers_can_replace_sgd(first, second, replace):
-    weight = single_weight()
-    trainer = make_trainer(weight, "sync", options=first)
+    trainer = make_trainer("sync", options=first)
     for _ in range(2):
-        step(weight, trainer)
+        step(trainer)
     replace(trainer, "sgd", second)
-    step(weight, trainer)
+    step(trainer)
     sent = trainer.world.made.sent
     assert [payload.learning_rate for payload in sent] == [first["learning_rate"]] * 2 + [second["learning_rate"]]
     assert sent[-1].momentum == second.get("momentum", 0.0)
 
 
 def test_schedule_of_replaced_optimizer_begins_anew():
-    weight = single_weight()
-    trainer = make_trainer(weight, "sync")
+    trainer = make_trainer("sync")
     for _ in range(4):
-        step(weight, trainer)
+        step(trainer)
     schedule = mx.lr_scheduler.FactorScheduler(step=2, factor=0.5, base_lr=0.4)
     trainer._init_optimizer("sgd", {"lr_scheduler": schedule})
     for _ in range(3):
-        step(weight, trainer)
+        step(trainer)
     assert [payload.learning_rate for payload in trainer.world.made.sent[4:]] == [0.4, 0.4, 0.2]
 
 
@@ -118,13 +116,12 @@ def test_schedule_of_replaced_optimizer_begins_anew():
     ],
 )
 def test_replaced_optimizer_that_cannot_be_followed_is_refused(algorithm, first, name, second, replace):
-    weight = single_weight()
-    trainer = make_trainer(weight, algorithm, options=first)
-    step(weight, trainer)
+    trainer = make_trainer(algorithm, options=first)
+    step(trainer)
 
     def go_on() -> None:
         replace(trainer, name, second)
-        step(weight, trainer)
+        step(trainer)
 
     with pytest.raises(ValueError, match=f"algorithm {algorithm!r}"):
         go_on()
@@ -135,45 +132,41 @@ def test_replaced_optimizer_that_cannot_be_followed_is_refused(algorithm, first,
     [("sync", "adam", "beta1", 0.5), ("async", "sgd", "clip_gradient", 1.0), ("scaffold", "sgd", "clip_gradient", 1.0)],
 )
 def test_option_that_servers_do_not_follow_is_refused_when_it_changes(algorithm, optimizer, option, value):
-    weight = single_weight()
-    trainer = make_trainer(weight, algorithm, optimizer)
-    step(weight, trainer)
+    trainer = make_trainer(algorithm, optimizer)
+    step(trainer)
     setattr(trainer.optimizer, option, value)
     with pytest.raises(ValueError, match=f"algorithm {algorithm!r}"):
-        step(weight, trainer)
+        step(trainer)
 
 
 def test_optimizer_replaced_before_the_start_is_that_of_the_run():
-    weight = single_weight()
-    trainer = make_trainer(weight, "sync")
+    trainer = make_trainer("sync")
     trainer._init_optimizer("adam", SLOW)
-    step(weight, trainer)
+    step(trainer)
     assert trainer.world.made.specification.rule == "adam"
 
 
 def test_optimizer_without_its_updater_is_refused():
-    weight = single_weight()
-    trainer = make_trainer(weight, "local")
+    trainer = make_trainer("local")
     trainer._optimizer = mx.optimizer.create("adam")
     with pytest.raises(ReplacedOptimizerError, match=r"trainer._init_optimizer\(optimizer, options\)"):
-        step(weight, trainer)
+        step(trainer)
 
 
 @pytest.mark.parametrize("algorithm", ["local", "local-sgd"])
 def test_replaced_optimizer_keeps_weight_decay_relative_to_the_mean_gradient(algorithm):
     results = []
     for scale in (1.0, 4.0):
-        weight = single_weight()
-        trainer = make_trainer(weight, algorithm, gradient_scale=scale, options={"learning_rate": 0.25 / scale})
+        trainer = make_trainer(algorithm, gradient_scale=scale, options={"learning_rate": 0.25 / scale})
         trainer._init_optimizer("sgd", {"learning_rate": 0.25 / scale, "wd": 0.5})
-        step(weight, trainer)
-        results.append(weight.data().asnumpy().tolist())
+        step(trainer)
+        results.append(weights(trainer))
     assert results[0] == results[1]
 
 
 @pytest.mark.parametrize("algorithm", ["sync", "async", "ssp", "dcasgd", "dgs"])
 def test_states_that_are_not_on_this_worker_are_refused(tmp_path, algorithm):
-    trainer = make_trainer(single_weight(), algorithm)
+    trainer = make_trainer(algorithm)
     for method in ("save_states", "load_states"):
         with pytest.raises(ReplacedOptimizerError, match=rf"{method}: .*{algorithm}.*esync.Checkpoints"):
             getattr(trainer, method)(str(tmp_path / "states"))
@@ -182,21 +175,19 @@ def test_states_that_are_not_on_this_worker_are_refused(tmp_path, algorithm):
 
 @pytest.mark.parametrize("algorithm", ["local", "local-sgd"])
 def test_loaded_states_bring_their_optimizer(tmp_path, algorithm):
-    weight, other = single_weight("float16"), single_weight("float16")
     options = {"learning_rate": 2.0**-12, "multi_precision": True, "wd": 0.5}
-    before = make_trainer(weight, algorithm, options=options, gradient_scale=4.0)
+    before = make_trainer(algorithm, "sgd", options, "float16", gradient_scale=4.0)
     for _ in range(3):
-        step(weight, before)
+        step(before)
     before.save_states(str(tmp_path / "states"))
-    after = make_trainer(other, algorithm, "adam", SLOW, gradient_scale=4.0)
+    after = make_trainer(algorithm, "adam", SLOW, "float16", gradient_scale=4.0)
     after.start()
     after.load_states(str(tmp_path / "states"))
-    other.set_data(weight.data())
-    for parameter, trainer in ((weight, before), (other, after)):
+    after._params[0].set_data(before._params[0].data())
+    copies = []
+    for trainer in (before, after):
         for _ in range(2):
-            step(parameter, trainer)
-    copies = [
-        trainer._master(parameter) if algorithm != "local" else parameter.data()
-        for parameter, trainer in ((weight, before), (other, after))
-    ]
-    assert np.array_equal(*[copy.asnumpy() for copy in copies])
+            step(trainer)
+        (weight,) = trainer._params
+        copies.append((trainer._master(weight) if algorithm != "local" else weight.data()).asnumpy())
+    assert np.array_equal(*copies)

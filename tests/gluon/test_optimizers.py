@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-import esync
 from esync.gluon.optimizers import BLOCK, SGD
 from esync.runtime.mxnet_import import mx
+
+from ..support.small_net import sgd_trainer
 
 OPTIONS = [{}, {"momentum": 0.9}, {"wd": 0.01}, {"momentum": 0.9, "wd": 0.01}, {"clip_gradient": 0.1}]
 
@@ -72,5 +73,4 @@ def test_sgd_waits_for_its_new_momentum():
 def test_trainer_uses_host_sgd_where_the_optimizer_runs_locally(algorithm, mine):
     net = mx.gluon.nn.Dense(2, in_units=3)
     net.initialize()
-    trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm=algorithm)
-    assert isinstance(trainer._optimizer, SGD) == mine
+    assert isinstance(sgd_trainer(net, algorithm)._optimizer, SGD) == mine

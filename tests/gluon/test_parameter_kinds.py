@@ -1,5 +1,6 @@
 """Constants that float32 cannot hold, through all that is done with a model; and float64 weights."""
 
+import json
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from esync.gluon.parameter_kinds import UnsuitableParametersError, digests
 from esync.runtime.mxnet_import import mx
 
 from ..support.scripted_world import World, steady_world
-from ..support.small_net import differentiate, single_weight
+from ..support.small_net import differentiate, local_trainer, sgd_trainer, single_weight
 
 #: What float32 would change, or what it cannot be written to.
 CONSTANTS = [
@@ -51,7 +52,7 @@ def step(net: Any, trainer: esync.Trainer) -> None:
 def test_constant_keeps_every_bit_and_is_compared_at_the_start(kind, values, algorithm):
     exact = np.array(values, kind)
     net, world = Net(exact), steady_world([1.0] * 9)
-    trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm=algorithm, world=world)
+    trainer = sgd_trainer(net, algorithm, world=world)
     with trainer.trial():
         step(net, trainer)
     trainer.start()
@@ -80,8 +81,7 @@ def test_constant_is_in_checkpoints_and_evaluations(tmp_path, kind, values):
         run = esync.Run(
             tmp_path / f"logs-{rounds}", evaluate=same, every=1, net=net, checkpoints=checkpoints, quiet=True
         )
-        limits = esync.Limits(rounds=rounds)
-        with esync.Trainer(net.collect_params(), "sgd", algorithm="local", run=run, limits=limits) as trainer:
+        with local_trainer(net, run=run, limits=esync.Limits(rounds=rounds)) as trainer:
             trainer.start()
             start_rounds.append(trainer.round)
             while not trainer.finished:
@@ -90,22 +90,13 @@ def test_constant_is_in_checkpoints_and_evaluations(tmp_path, kind, values):
         again.load_parameters(str(tmp_path / "kept" / "model" / "model.params"))
         assert again.table.data().asnumpy().tobytes() == exact.tobytes()
     assert start_rounds == [0, 2]
-    assert set(accuracies(tmp_path)) == {1.0}
-
-
-def accuracies(folder: Any) -> list[float]:
-    import json
-
-    entries = [json.loads(file.read_text()) for file in folder.glob("logs-*/*/iter-*.txt")]
-    return [entry["accuracy"] for entry in entries if entry.get("accuracy") is not None]
+    entries = [json.loads(file.read_text()) for file in tmp_path.glob("logs-*/*/iter-*.txt")]
+    assert {entry.get("accuracy") for entry in entries} - {None} == {1.0}
 
 
 @pytest.mark.parametrize(
     "parameters",
-    [
-        [single_weight("float64")],
-        [single_weight(), single_weight("float64", grad_req="null", differentiable=False)],
-    ],
+    [[single_weight("float64")], [single_weight(), single_weight("float64", grad_req="null", differentiable=False)]],
 )
 @pytest.mark.parametrize(
     "algorithm", ["sync", LocalSGD(local_iterations=1), "async"], ids=lambda value: getattr(value, "name", value)
@@ -123,7 +114,7 @@ def test_float64_that_changes_is_refused_where_values_are_exchanged(algorithm, p
 def test_network_that_is_converted_during_the_run_is_refused(kind, algorithm):
     net = Net(np.zeros(3, np.float32))
     world = steady_world([1.0] * 9)
-    trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm=algorithm, world=world)
+    trainer = sgd_trainer(net, algorithm, world=world)
     trainer.start()
     step(net, trainer)
     net.layer.cast(kind)
@@ -171,10 +162,7 @@ def test_sparse_gradients_train_alone_as_in_gluon_and_go_on_from_a_checkpoint(tm
             checkpoints=esync.Checkpoints(tmp_path / "kept", 1, resume=True),
             quiet=True,
         )
-        limits = esync.Limits(rounds=rounds)
-        with esync.Trainer(
-            ours.collect_params(), name, {**options}, algorithm="local", limits=limits, run=run
-        ) as trainer:
+        with local_trainer(ours, name, {**options}, limits=esync.Limits(rounds=rounds), run=run) as trainer:
             if rounds == 3:
                 with trainer.trial():
                     train(ours, trainer, range(1))

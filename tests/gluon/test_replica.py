@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 
 from esync.exchange import STATISTICS, WEIGHTS
-from esync.gluon.flat_arrays import FlatArrays
 from esync.gluon.replica import Replica, UnsuitableParametersError
 from esync.models.networks import build
 from esync.runtime.mxnet_import import mx
 
-from ..support.small_net import single_weight
+from ..support.small_net import differentiate, single_weight
 
 nn = mx.gluon.nn
 
@@ -45,8 +44,8 @@ def everything(net, trained: bool) -> np.ndarray:
     return np.concatenate([p.data().asnumpy().reshape(-1).astype(np.float32) for p in chosen])
 
 
-def values_of(vector: FlatArrays) -> np.ndarray:
-    out = np.zeros(vector.size, np.float32)
+def values_of(vector) -> np.ndarray:
+    out = np.full(vector.size, np.nan, np.float32)
     vector.read(0, vector.size, out)
     return out
 
@@ -66,14 +65,11 @@ def test_replica_gradient_of_float16_is_that_of_the_last_backward_pass():
     weight = single_weight("float16", 3)
     replica = replica_of_weight(weight)
     slope = mx.nd.array([3.0, 0.1, -2.0], dtype="float16")
-    with mx.autograd.record():
-        loss = (weight.data() * slope).sum()
-    loss.backward()
+    differentiate(lambda: (weight.data() * slope).sum())
     replica.open()
-    out = np.zeros(3, np.float32)
-    replica.gradient(0.3).read(0, 3, out)
+    gradient = values_of(replica.gradient(0.3))
     replica.close()
-    assert out.tolist() == (np.float32(0.3) * slope.asnumpy().astype(np.float32)).tolist()
+    assert gradient.tolist() == (np.float32(0.3) * slope.asnumpy().astype(np.float32)).tolist()
 
 
 @pytest.mark.parametrize("hybridize", [True, False])
@@ -128,8 +124,7 @@ def test_replica_common_weights_can_be_changed_in_place():
     common[:] = np.arange(common.size)
     replica.open()
     replica.write(WEIGHTS, 3, common[3:])
-    update = np.ones(common.size, np.float32)
-    replica.update().read(0, update.size, update)
+    update = values_of(replica.update())
     np.testing.assert_array_equal(values_of(replica.weights)[3:], common[3:])
     replica.close()
     assert not update[3:].any()
@@ -150,8 +145,7 @@ def test_replica_update_does_not_count_float16_rounding():
     replica.write(WEIGHTS, 0, np.full(replica.weights.size, 0.05, np.float32))
     replica.close()
     replica.open()
-    update = np.ones(replica.weights.size, np.float32)
-    replica.update().read(0, update.size, update)
+    update = values_of(replica.update())
     replica.close()
     assert not update.any()
 

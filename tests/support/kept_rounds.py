@@ -19,8 +19,8 @@ from .json_files import read_json
 class Evaluation:
     """Done when the test says so."""
 
-    def __init__(self, evaluator: "FakeEvaluator", weights: float) -> None:
-        self.evaluator, self.weights, self.is_done = evaluator, weights, False
+    def __init__(self, weights: float) -> None:
+        self.weights, self.is_done = weights, False
 
     def done(self) -> bool:
         return self.is_done
@@ -40,7 +40,7 @@ class FakeEvaluator:
 
     def start(self, weights: float, statistics: float, every_sample: bool = False) -> Evaluation:
         assert not self.started or self.started[-1].is_done
-        self.started.append(Evaluation(self, weights))
+        self.started.append(Evaluation(weights))
         self.every_sample.append(every_sample)
         return self.started[-1]
 

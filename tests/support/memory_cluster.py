@@ -558,7 +558,7 @@ class MemoryStore(KeyedStore):
                 wait.what = awaited(status)
                 # With a lease, a waiting worker has to send a heartbeat now and then.
                 until = cluster.now + heartbeat_interval(self.lease) if self.lease < math.inf else math.inf
-                cluster.wait(lambda before=arrivals: task.cancelled or cluster.arrivals != before, until)  # type: ignore[misc]
+                cluster.wait(lambda before=arrivals: task.cancelled or cluster.arrivals != before, until)
                 if task.cancelled:
                     raise CancelledError
 
@@ -625,7 +625,7 @@ class MemoryStore(KeyedStore):
         cluster.put(
             self.nonce,
             key,
-            Transmission(server, f"{what} of worker {self.rank}", [lambda step=step: arrive(step) for step in steps]),  # type: ignore[misc]
+            Transmission(server, f"{what} of worker {self.rank}", [lambda step=step: arrive(step) for step in steps]),
         )
 
     def _under_way(self, key: int) -> bool:

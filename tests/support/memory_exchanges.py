@@ -92,7 +92,7 @@ class MemoryExchanges:
         """What each worker has not sent yet."""
         unsent: dict[int, dict[str, Any]] = {}
         for worker in self.workers:
-            worker.spawn(lambda worker=worker: unsent.update({worker.rank: copy.deepcopy(worker.exchange.unsent())}))  # type: ignore[misc]
+            worker.spawn(lambda worker=worker: unsent.update({worker.rank: copy.deepcopy(worker.exchange.unsent())}))
         self.cluster.run()
         return [unsent[worker.rank] for worker in self.workers]
 
@@ -130,6 +130,12 @@ class MemoryExchanges:
     def agrees_with(self, *workers: "Worker") -> bool:
         """Whether these workers hold what the servers answer."""
         return {worker.weights.tobytes() for worker in workers} == {self.weights().tobytes()}
+
+    @property
+    def exact(self) -> np.ndarray:
+        """The weights that the rule works on."""
+        buckets = self.layout.of(WEIGHTS)
+        return np.concatenate([self.servers[bucket.shard].model.buckets[bucket.index].weights for bucket in buckets])
 
     def weights(self, channel: int = 0) -> np.ndarray:
         """What pulls of a channel give, r + 1 being that of worker r alone."""
@@ -214,7 +220,7 @@ class Worker(Held):
             look(server, [self.store.buffer(*place)[wire.HEADER_ELEMENTS :] for place in places], message)
             MemoryStore.send(self.store, server, places, message, others)
 
-        self.store.send = send  # type: ignore[method-assign]
+        self.store.send = send
 
     def _wait(self) -> None:
         self.result = self._pending.wait()

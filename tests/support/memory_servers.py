@@ -1,6 +1,6 @@
 """Parameter servers in this process: a dict stands for ps-lite's store, a number for the clock."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +8,6 @@ import numpy as np
 from hypothesis import strategies as st
 
 from esync.exchange.codecs.base import Downlink, Uplink
-from esync.exchange.codecs.factory import codec_of
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.layout import STATISTICS, WEIGHTS, Layout
 from esync.exchange.protocol.parameter_server import ParameterServer
@@ -96,14 +95,11 @@ class MemoryServers:
         statistics_weighting: str = "as-updates",
         further: Mapping[str, tuple[Rule, np.ndarray]] | None = None,
         scalars: Mapping[str, str] | None = None,
-        packed: Specification | None = None,
     ) -> None:
         """Make the servers.
 
         `further` maps the names of vectors to rules and values, `scalars` those of scalars to the
         way in which they are combined.
-
-        The weights travel as they are, or else `packed` as a specification says.
         """
         self.scalars = scalars or {}
         self.workers, self.private, self.clock = workers, private, Clock()
@@ -119,16 +115,10 @@ class MemoryServers:
             vectors=dict.fromkeys(further or {}, "sgd"),
         )
         self.nodes = []
-        for shard in range(servers):
+        for _ in range(servers):
             round_state = RoundState(workers, synchronous, limits or Limits(), added=self.scalars)
-            ends = Uplink(), Downlink(private)
-            if packed is not None:
-                codec = codec_of(packed, self.layout, workers)
-                ends = codec.uplink(shard), codec.downlink(shard)
-            server = ParameterServer(
-                self.layout, round_state, *ends, rules, self.clock, CountingMemory(), counted.weightings()
-            )
-            self.nodes.append(Node(server))
+            parts = Uplink(), Downlink(private), rules, self.clock, CountingMemory(), counted.weightings()
+            self.nodes.append(Node(ParameterServer(self.layout, round_state, *parts)))
         for shard in range(servers):
             self.deliver(Push(shard, self.layout.status_key(shard), np.zeros(self.elements, np.float32)))
         if joined:
@@ -263,15 +253,14 @@ class MemoryServers:
     @property
     def memories(self) -> list[CountingMemory]:
         """The working memory of every server."""
-        return [node.server.memory for node in self.nodes]  # type: ignore[misc]
+        return [node.server.memory for node in self.nodes]
 
     def vector(self, name: str, channel: int = 0) -> np.ndarray:
         """What a pull of a vector gives."""
         flat = np.empty(self.layout.sizes[name], np.float32)
-        for bucket in self.layout.buckets:
-            if bucket.vector == name:
-                stored = self.nodes[bucket.shard].stored[self.layout.key(bucket, channel)]
-                flat[bucket.start : bucket.stop] = stored[wire.HEADER_ELEMENTS :]
+        for bucket in self.layout.of(name):
+            stored = self.nodes[bucket.shard].stored[self.layout.key(bucket, channel)]
+            flat[bucket.start : bucket.stop] = stored[wire.HEADER_ELEMENTS :]
         return flat
 
 
@@ -281,11 +270,11 @@ def floats(seed: int, count: int) -> np.ndarray:
     return (rng.standard_normal(count) * 10.0 ** rng.integers(-4, 5, count)).astype(np.float32)
 
 
-def mean_in_rank_order(payloads: Sequence[np.ndarray], order: Callable[[int], int] = lambda rank: rank) -> np.ndarray:
+def mean_in_rank_order(payloads: Sequence[np.ndarray]) -> np.ndarray:
     """((p0 + p1) + p2 + …) ÷ count, in float32."""
-    total = payloads[order(0)].copy()
-    for rank in range(1, len(payloads)):
-        total = total + payloads[order(rank)]
+    total = payloads[0].copy()
+    for payload in payloads[1:]:
+        total = total + payload
     return total / np.float32(len(payloads))
 
 

@@ -154,7 +154,7 @@ class ScriptedExchange(Exchange):
         self.rounds = 0
         self.fastest = 0.0
         self.members: tuple[int, ...] = ()
-        self.beginning: Sequence[float] = [1.0, 2.0]
+        self.beginning: Sequence[float] = (1.0, 2.0)
 
     def join(
         self, sizes: Mapping[str, int], limits: Limits, agreement: dict[str, Any], offers: Offers = NO_OFFERS
@@ -274,11 +274,14 @@ def steady_world(weights: Sequence[float], answers: int = 9, replaces: int = 0, 
 
     `replaces` are the exchanges of a dead worker whose slot this one has; 0: nobody has died.
     """
+    return World(answers=[(list(weights), False, True)] * answers, beginning=weights, replaces=replaces or -1, **script)
 
-    def prepare(exchange: ScriptedExchange) -> None:
-        exchange.beginning, exchange.exchanges, exchange.replacement = weights, replaces, replaces > 0
 
-    return World(answers=[(list(weights), False, True)] * answers, prepare=prepare, **script)
+def begun(algorithm: Any, **script: Any) -> tuple["World", Any]:
+    """A world of this script whose worker has started, and its algorithm."""
+    world = World(**script)
+    world.start(algorithm)
+    return world, algorithm
 
 
 @dataclass
@@ -293,6 +296,8 @@ class World:
     capability: float = 0.25
     limits: Limits = field(default_factory=Limits)
     step_times: Sequence[StepTime] = ()
+    beginning: Sequence[float] = (1.0, 2.0)
+    replaces: int = -1  # exchanges of a dead worker whose slot this one has; -1: nobody has died
 
     def __post_init__(self) -> None:
         self.device = Device()
@@ -302,9 +307,10 @@ class World:
         self.hyper = [Hyper(0.1, 0.9, 0.01, 1.0)]
 
     def exchange(self, specification: Specification) -> ScriptedExchange:
-        self.made = ScriptedExchange(specification, self.rank, self.answers)
-        self.prepare(self.made)
-        return self.made
+        self.made = made = ScriptedExchange(specification, self.rank, self.answers)
+        made.beginning, made.exchanges, made.replacement = self.beginning, max(self.replaces, 0), self.replaces >= 0
+        self.prepare(made)
+        return made
 
     def coordination(self, address: str | None, rank: int, job: str, delayed: bool) -> ScriptedCoordination:
         self.addresses.append((address, rank, job, delayed))
@@ -315,7 +321,7 @@ class World:
         algorithm.start(
             AlgorithmContext(
                 replica=self.replica,
-                world=self,  # type: ignore[arg-type]
+                world=self,
                 hyper=lambda: self.hyper.pop(0) if len(self.hyper) > 1 else self.hyper[0],
                 capability=lambda: self.capability,
                 limits=self.limits,

@@ -82,8 +82,9 @@ def local_trainer(net, optimizer="sgd", options=None, **arguments) -> esync.Trai
     return esync.Trainer(net.collect_params(), optimizer, options, algorithm="local", **arguments)
 
 
-def sgd_trainer(net, algorithm, **arguments) -> esync.Trainer:
-    return esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm=algorithm, **arguments)
+def sgd_trainer(net, algorithm, options=None, **arguments) -> esync.Trainer:
+    options = {"learning_rate": 0.1} if options is None else options
+    return esync.Trainer(net.collect_params(), "sgd", options, algorithm=algorithm, **arguments)
 
 
 def take_steps(net, trainer, *numbers: int) -> None:

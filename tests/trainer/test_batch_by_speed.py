@@ -21,7 +21,7 @@ from esync.runtime.mxnet_import import mx
 
 from ..support.memory_cluster import MemoryCluster, MemoryStore
 from ..support.memory_world import MemoryWorld
-from ..support.small_net import differentiate
+from ..support.small_net import differentiate, flat
 
 #: Devices whose iterations with equal batches take that many seconds; 0.5 s of the last one's are fixed.
 TIMES = (StepTime(1.0), StepTime(1.0), StepTime(4.0, 0.5))
@@ -58,10 +58,6 @@ def backward(net: Any, data: Any, labels: Any) -> None:
     differentiate(lambda: mx.gluon.loss.SoftmaxCrossEntropyLoss()(net(data), labels))
 
 
-def weights_of(net: Any) -> np.ndarray:
-    return np.concatenate([p.data().asnumpy().reshape(-1) for _, p in sorted(net.collect_params().items())])
-
-
 class Job:
     """Three workers, the first of which becomes slower.
 
@@ -73,7 +69,7 @@ class Job:
     def __init__(self, optimizer: str, options: dict[str, Any], *, asks: bool = True, algorithm: Any = SSGD) -> None:
         self.optimizer, self.options, self.asks, self.algorithm = optimizer, options, asks, algorithm
         self.sizes: dict[int, list[int]] = {rank: [] for rank in range(len(TIMES))}
-        self.weights: dict[int, np.ndarray] = {}
+        self.weights: dict[int, list[float]] = {}
         cluster = MemoryCluster(len(TIMES), random.Random(0).randrange, bucket_elements=16)
         self.trainers: dict[int, Any] = {}
         cluster.run_all(self._live)
@@ -101,21 +97,21 @@ class Job:
             backward(net, *samples_of(trainer.round, start, start + size))
             trainer.step(size)
         trainer.close()
-        self.weights[rank] = weights_of(net)
+        self.weights[rank] = flat(net)
 
     def _start(self, trainer: Any, rank: int) -> int:
         """The place of this worker's samples, by the sizes that it knows of the others."""
         return sum(trainer.algorithm.batches._sizes[:rank]) if self.asks else 0
 
 
-def one_process(optimizer: str, options: dict[str, Any]) -> np.ndarray:
+def one_process(optimizer: str, options: dict[str, Any]) -> list[float]:
     net = make_net()
     trainer = mx.gluon.Trainer(net.collect_params(), optimizer, dict(options), kvstore=None)
     for round_ in range(ROUNDS):
         total = len(TIMES) * BATCH
         backward(net, *samples_of(round_, 0, total))
         trainer.step(total)
-    return weights_of(net)
+    return flat(net)
 
 
 @pytest.mark.parametrize(

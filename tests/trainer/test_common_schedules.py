@@ -20,6 +20,7 @@ from ..support.small_net import (
     local_trainer,
     make_net,
     scaled,
+    sgd_trainer,
     take_steps,
     values,
 )
@@ -87,10 +88,7 @@ def test_rate_factor_multiplies_the_rate_or_the_schedule(optimizer, scheduled):
 
 @pytest.mark.parametrize(
     ("schedule", "options"),
-    [
-        (lambda: halved(2 * BATCH, "samples"), {}),
-        (lambda: halved(1, "epochs"), {"dataset_size": 2 * BATCH}),
-    ],
+    [(lambda: halved(2 * BATCH, "samples"), {}), (lambda: halved(1, "epochs"), {"dataset_size": 2 * BATCH})],
 )
 def test_trainer_local_follows_samples_and_epochs(schedule, options):
     net = make_net()
@@ -114,13 +112,11 @@ def test_trainer_without_dataset_size_has_no_epoch():
 
 def test_dataset_size_that_is_set_late_holds_for_the_gradients_that_are_sent():
     net = make_net()
-    world = scripted(net, 1)
-    options = {"lr_scheduler": halved(1, "epochs")}
-    trainer = esync.Trainer(net.collect_params(), "sgd", options, algorithm="sync", world=world)
+    trainer = sgd_trainer(net, "sync", {"lr_scheduler": halved(1, "epochs")}, world=scripted(net, 1))
     trainer.start()
     trainer.dataset_size = BATCH
     take_steps(net, trainer, 0)
-    assert [sent.learning_rate for sent in world.made.sent] == [0.4]
+    assert [sent.learning_rate for sent in trainer.world.made.sent] == [0.4]
 
 
 def test_rate_stays_the_same_during_all_local_iterations_of_a_round():
@@ -136,25 +132,18 @@ def test_rate_stays_the_same_during_all_local_iterations_of_a_round():
 @pytest.mark.parametrize("algorithm", ["sync", "async", LocalSGD(local_iterations=1)])
 def test_replacement_begins_at_the_place_of_the_others(algorithm):
     net = make_net()
-    world = scripted(net, 2, exchanges=5)
-    options = {"lr_scheduler": halved()}
-    trainer = esync.Trainer(net.collect_params(), "sgd", options, algorithm=algorithm, world=world)
+    trainer = sgd_trainer(net, algorithm, {"lr_scheduler": halved()}, world=scripted(net, 2, exchanges=5))
     trainer.start()
     assert trainer.learning_rate == RATES[5]
     assert train(net, trainer, 2) == RATES[5:]
     if algorithm in ("sync", "async"):
-        assert [sent.learning_rate for sent in world.made.sent] == RATES[5:]
+        assert [sent.learning_rate for sent in trainer.world.made.sent] == RATES[5:]
 
 
 def test_step_that_is_left_out_after_an_overflow_changes_no_rate():
     net, rates = make_net(), []
-    trainer = esync.Trainer(
-        net.collect_params(),
-        "sgd",
-        {"lr_scheduler": halved(1)},
-        algorithm=LocalSGD(local_iterations=2),
-        world=scripted(net, 3),
-    )
+    algorithm = LocalSGD(local_iterations=2)
+    trainer = sgd_trainer(net, algorithm, {"lr_scheduler": halved(1)}, world=scripted(net, 3))
     scaled(trainer)
     for factor in (1.0, 1e38, 1.0, 1e38, 1.0, 1.0):
         rates.append(trainer.learning_rate)
@@ -180,13 +169,10 @@ def test_saved_states_have_the_schedule_and_its_place(tmp_path):
 
 @pytest.mark.parametrize("by", ["rounds", "samples", "seconds"])
 def test_resumed_run_has_the_rates_of_one_that_was_not_interrupted(tmp_path, by):
-    schedule = lambda: esync.CommonLRScheduler(  # noqa: E731 - a new one for each trainer
-        mx.lr_scheduler.CosineScheduler(10 if by == "rounds" else 10 * BATCH, base_lr=0.4), by
-    )
-
     def make(folder: str, resume: bool = False) -> tuple[Any, Any, Any]:
         net, checkpoints = make_net(), esync.Checkpoints(tmp_path / folder, every=4, resume=resume)
-        options = {"learning_rate": 0.4, "lr_scheduler": schedule()}
+        cosine = mx.lr_scheduler.CosineScheduler(10 if by == "rounds" else 10 * BATCH, base_lr=0.4)
+        options = {"learning_rate": 0.4, "lr_scheduler": esync.CommonLRScheduler(cosine, by)}
         return net, local_trainer(net, "adam", options, checkpoints=checkpoints), checkpoints
 
     net, trainer, checkpoints = make("killed")
@@ -253,10 +239,8 @@ PLAIN = {"lr_scheduler": mx.lr_scheduler.FactorScheduler(2, 0.5)}
 def test_schedule_of_own_counts_warns_once_where_steps_are_unequal(caplog, algorithm, options, warned):
     net = make_net()
     chosen = algorithm if isinstance(algorithm, str) else algorithm()
-    world = scripted(net, 3)
     caplog.set_level(logging.WARNING)
-    trainer = esync.Trainer(net.collect_params(), "sgd", dict(options), algorithm=chosen, world=world)
-    train(net, trainer, 3)
+    train(net, sgd_trainer(net, chosen, dict(options), world=scripted(net, 3)), 3)
     messages = [record.getMessage() for record in caplog.records if "schedule" in record.getMessage()]
     assert len(messages) == warned
     if warned:

@@ -14,9 +14,11 @@ from ..support.small_net import (
     BATCH,
     OPTIMIZERS,
     backward,
+    batch,
     differentiate,
     flat,
     make_net,
+    nn,
     sgd_trainer,
     take_steps,
     values,
@@ -47,7 +49,7 @@ def frozen_net() -> Any:
 
 def gradients(trainer: esync.Trainer) -> np.ndarray:
     """What was sent in the last exchange."""
-    return np.float32(trainer.world.made.sent[-1].values)  # type: ignore[attr-defined]
+    return np.float32(trainer.world.made.sent[-1].values)
 
 
 @pytest.mark.parametrize("algorithm", [*LOCAL, "sync"])
@@ -75,8 +77,6 @@ def test_gradients_added_over_batches_step_as_one_big_batch(algorithm):
 
 def whole_batch(net: Any, numbers: list[int]) -> None:
     """Leave the gradient of the small batches with these numbers, taken as one."""
-    from ..support.small_net import batch
-
     data, label = (mx.nd.concat(*parts, dim=0) for parts in zip(*map(batch, numbers), strict=True))
     differentiate(lambda: mx.gluon.loss.SoftmaxCrossEntropyLoss()(net(data), label))
 
@@ -131,7 +131,7 @@ UNSCALED = {"scale": False, "center": False}
 
 def with_layers(*layers: Any) -> Any:
     """Return an initialized network of these layers."""
-    net = mx.gluon.nn.HybridSequential(prefix="net_")
+    net = nn.HybridSequential(prefix="net_")
     with net.name_scope():
         net.add(*layers)
     net.initialize()
@@ -154,14 +154,13 @@ def shifted(size: int) -> Any:
     ("before", "hybrid"),
     [
         ([], {}),
-        ([lambda: mx.gluon.nn.HybridLambda(lambda ops, x: ops.floor(x))], {"static_alloc": True, "static_shape": True}),
+        ([lambda: nn.HybridLambda(lambda ops, x: ops.floor(x))], {"static_alloc": True, "static_shape": True}),
         ([], None),
     ],
     ids=["first", "after floor", "not compiled"],
 )
 def test_batch_norm_with_nothing_to_train_keeps_its_running_statistics(before, hybrid):
     """MXNet leaves it out of the backward pass on CPUs (apache/mxnet issue 18673)."""
-    nn = mx.gluon.nn
     net = with_layers(*(make() for make in before), nn.BatchNorm(**UNSCALED), nn.Dense(3))
     inputs = shifted(2)
     layer, seen = net[len(before)], (inputs.floor() if before else inputs).asnumpy()
@@ -179,7 +178,6 @@ def test_batch_norm_with_nothing_to_train_keeps_its_running_statistics(before, h
 
 def test_batch_norm_behind_a_frozen_embedding_keeps_its_running_statistics():
     """An embedding's input cannot have a gradient."""
-    nn = mx.gluon.nn
     net = with_layers(nn.Embedding(10, 4), nn.Flatten(), nn.BatchNorm(**UNSCALED), nn.Dense(3))
     tokens = mx.nd.array(np.random.default_rng(0).integers(0, 10, (BATCH, 5)))
     net(tokens)
@@ -190,7 +188,6 @@ def test_batch_norm_behind_a_frozen_embedding_keeps_its_running_statistics():
 
 def with_frozen_layers() -> tuple[Any, Any]:
     """Return a network whose first two layers are frozen, the second one a batch norm, and its inputs."""
-    nn = mx.gluon.nn
     net = with_layers(nn.Dense(2), nn.BatchNorm(**UNSCALED), nn.Dense(3))
     inputs = shifted(2)
     net(inputs)
@@ -212,14 +209,8 @@ def test_statistics_that_came_with_frozen_layers_stay_as_they_are(pretrained, un
 def test_whether_frozen_layers_came_with_statistics_is_seen_in_the_common_values():
     """Only rank 0 may have loaded them."""
     net, inputs = with_frozen_layers()
-    weights = flat(net)
-    world = World(answers=[(weights, False, True)] * 9)
-
-    def begin(exchange: Any) -> None:
-        exchange.beginning = weights
-        net[1].running_mean.set_data(mx.nd.array([1.0, 2.0]))
-
-    world.prepare = begin
+    world = steady_world(flat(net))
+    world.prepare = lambda exchange: net[1].running_mean.set_data(mx.nd.array([1.0, 2.0]))
     trainer = sgd_trainer(net, ESync(local_iterations=100), world=world)
     trainer.start()
     differentiate(lambda: net(inputs).sum())
@@ -228,7 +219,6 @@ def test_whether_frozen_layers_came_with_statistics_is_seen_in_the_common_values
 
 
 def test_a_frozen_layer_elsewhere_does_not_stop_the_running_statistics():
-    nn = mx.gluon.nn
     net = with_layers(nn.BatchNorm(**UNSCALED), nn.Dense(4), nn.BatchNorm(), nn.Dense(3))
     inputs = shifted(2)
     net(inputs)
@@ -238,7 +228,6 @@ def test_a_frozen_layer_elsewhere_does_not_stop_the_running_statistics():
 
 
 def test_batch_norm_that_forward_does_not_use_is_no_obstacle(caplog):
-    nn = mx.gluon.nn
     net = with_layers(nn.Dense(4), nn.Dense(3))
     net.unused = nn.BatchNorm(in_channels=4, **UNSCALED)
     inputs = shifted(2)

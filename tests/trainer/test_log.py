@@ -18,7 +18,7 @@ from esync.runtime.mxnet_import import mx
 
 from ..support.event_files import scalars
 from ..support.scripted_world import steady_world
-from ..support.small_net import BATCH, backward, flat, local_trainer, make_net, take_steps
+from ..support.small_net import BATCH, backward, flat, local_trainer, make_net, sgd_trainer, take_steps
 
 
 def entries(run: esync.Run) -> list[dict[str, float | None] | None]:
@@ -68,8 +68,7 @@ def test_log_of_local_has_each_iteration_and_numbers_of_all_kinds(tmp_path):
 
 def test_log_has_the_mean_of_a_round_without_left_out_batches(tmp_path):
     run, net = logging_run(tmp_path), make_net()
-    world = steady_world(flat(net), 2)
-    trainer = esync.Trainer(net.collect_params(), "sgd", algorithm=LocalSGD(local_iterations=3), world=world, run=run)
+    trainer = sgd_trainer(net, LocalSGD(local_iterations=3), world=steady_world(flat(net), 2), run=run)
     with trainer.trial():
         backward(net, 0)
         trainer.log(loss=100.0)

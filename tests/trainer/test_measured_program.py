@@ -69,7 +69,7 @@ def test_measured_program_reports_its_iterations_and_leaves_no_trace(tmp_path: P
     assert [path.name for path in tmp_path.iterdir()] == ["ended"]  # cleanly, without logs, checkpoints or a model
 
 
-def _until(enough: Callable[[dict], bool], process: "subprocess.Popen[str]") -> dict:  # type: ignore[type-arg]
+def _until(enough: Callable[[dict], bool], process: "subprocess.Popen[str]") -> dict:
     """Return the first measurement of a process that is enough."""
     assert process.stdout is not None
     assert process.stderr is not None

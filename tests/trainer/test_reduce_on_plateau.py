@@ -21,7 +21,7 @@ from esync.runtime.metric import Metric
 from esync.runtime.mxnet_import import mx
 
 from ..support.scripted_world import ScriptedExchange, World, steady_world
-from ..support.small_net import flat, local_trainer, make_net, take_steps
+from ..support.small_net import flat, local_trainer, make_net, sgd_trainer, take_steps
 
 LOSS = Metric("loss", "min")
 HALVED = {"factor": 0.5, "patience": 1, "base_lr": 0.4}
@@ -77,32 +77,23 @@ def test_rate_falls_with_the_exchange_after_the_evaluation(tmp_path, capsys):
 def answering(net: Any, answers: int = 9) -> World:
     """A world whose exchanges answer with the scalars that this worker has sent."""
     world = steady_world(flat(net), answers, ready=[True] * 100)
-    prepare = world.prepare
 
-    def prepare_answers(exchange: ScriptedExchange) -> None:
-        prepare(exchange)
+    def prepare(exchange: ScriptedExchange) -> None:
         start = exchange.start
-        exchange.start = lambda payload, model: Completed(  # type: ignore[method-assign]
+        exchange.start = lambda payload, model: Completed(
             replace(start(payload, model).wait(), scalars={REDUCTIONS: payload.scalars[REDUCTIONS]})
         )
 
-    world.prepare = prepare_answers
+    world.prepare = prepare
     return world
 
 
 @pytest.mark.parametrize("name", sorted(set(ALGORITHMS) - {"local", "tiered"}))
 def test_exchanges_of_every_algorithm_carry_the_decision(name, tmp_path):
     net = make_net()
-    schedule = plateau(patience=0)
-    trainer = esync.Trainer(
-        net.collect_params(),
-        "sgd",
-        {"learning_rate": 0.4, "lr_scheduler": schedule},
-        algorithm=name,
-        world=answering(net),
-        run=evaluating(tmp_path),
-        limits=Limits(samples=10_000),
-    )
+    options = {"learning_rate": 0.4, "lr_scheduler": plateau(patience=0)}
+    arguments = {"world": answering(net), "run": evaluating(tmp_path), "limits": Limits(samples=10_000)}
+    trainer = sgd_trainer(net, name, options, **arguments)
     for number in range(4 * 16):
         if trainer._started and trainer.round == 3:
             break
@@ -156,10 +147,8 @@ def test_plateau_given_after_the_beginning_is_refused(tmp_path):
 
 def test_algorithm_that_does_not_carry_the_decision_is_refused(tmp_path):
     net = make_net()
-    options = {"lr_scheduler": plateau()}
     world = steady_world(flat(net), 3)  # answers without scalars
-    run = evaluating(tmp_path)
-    trainer = esync.Trainer(net.collect_params(), "sgd", options, algorithm="sync", world=world, run=run)
+    trainer = sgd_trainer(net, "sync", {"lr_scheduler": plateau()}, world=world, run=evaluating(tmp_path))
     with pytest.raises(
         ValueError, match=r"'sync' starts its exchanges without the scalars .* Algorithm\._start_exchange"
     ):

@@ -76,9 +76,7 @@ def test_trainer_with_lr_mult_or_wd_mult_is_refused_where_servers_take_the_steps
 @pytest.mark.parametrize("parameters", [".*dense1_bias", ".*"])
 def test_trainer_with_lr_mult_set_late_is_refused_where_servers_step(parameters):
     net = make_net()
-    weights = flat(net)
-    world = steady_world(weights, rank=1)
-    trainer = sgd_trainer(net, "sync", world=world)
+    trainer = sgd_trainer(net, "sync", world=steady_world(flat(net), rank=1))
     trainer.start()
     net.collect_params(parameters).setattr("lr_mult", 2.0)
     backward(net, 1)
@@ -113,17 +111,6 @@ def test_dataset_size_below_one_is_refused(size):
     assert trainer.dataset_size == 16
 
 
-def test_trainer_local_counts_every_iteration_as_a_round():
-    net = make_net()
-    trainer = local_trainer(net)
-    assert (trainer.round, trainer.local_iterations, trainer.exchanged, trainer.finished) == (0, 0, False, False)
-    assert (trainer.rank, trainer.workers) == (0, 1)
-    for number in range(1, 4):
-        take_steps(net, trainer, number)
-        assert (trainer.round, trainer.local_iterations, trainer.exchanged) == (number, 1, True)
-    assert not trainer.finished
-
-
 @pytest.mark.parametrize(
     ("limits", "rounds"),
     [
@@ -134,14 +121,16 @@ def test_trainer_local_counts_every_iteration_as_a_round():
         (None, 3),  # is stopped before the third
     ],
 )
-def test_trainer_local_finishes_at_its_limit_or_after_stop(limits, rounds):
+def test_trainer_local_counts_every_iteration_as_a_round_until_its_limit_or_stop(limits, rounds):
     net = make_net()
     trainer = local_trainer(net, limits=limits or Limits())
-    for number in range(1, rounds + 1):
-        if limits is None and number == rounds:
+    assert (trainer.rank, trainer.workers, trainer.local_iterations, trainer.exchanged) == (0, 1, 0, False)
+    for number in range(rounds):
+        if limits is None and number == rounds - 1:
             trainer.stop()
-        assert not trainer.finished
+        assert (trainer.round, trainer.finished) == (number, False)
         take_steps(net, trainer, number)
+        assert (trainer.local_iterations, trainer.exchanged) == (1, True)
     assert (trainer.finished, trainer.round) == (True, rounds)
 
 
@@ -203,7 +192,7 @@ def test_trainer_sends_mean_gradient_with_current_hyper_parameters():
     world = steady_world(flat(net), rank=1)
     schedule = mx.lr_scheduler.FactorScheduler(step=2, factor=0.5, base_lr=0.4)
     options = {"lr_scheduler": schedule, "momentum": 0.9, "wd": 0.01, "rescale_grad": 2.0}
-    trainer = esync.Trainer(net.collect_params(), "sgd", options, algorithm="sync", world=world)
+    trainer = sgd_trainer(net, "sync", options, world=world)
     take_steps(net, trainer, *range(4))
     gradients = sorted((name, p) for name, p in net.collect_params().items() if p.grad_req != "null")
     expected = np.concatenate([p.grad().asnumpy().reshape(-1) for _, p in gradients]) * np.float32(2.0 / BATCH)
@@ -229,8 +218,7 @@ def test_trainer_of_a_replacement_continues_the_lr_schedule_of_its_slot(algorith
     for exchanges, answers in ((0, 7), (5, 2)):
         net = make_net()
         world = steady_world(flat(net), answers, exchanges, rank=1)
-        options = {"lr_scheduler": schedule()}
-        trainer = esync.Trainer(net.collect_params(), "sgd", options, algorithm=algorithm, world=world)
+        trainer = sgd_trainer(net, algorithm, {"lr_scheduler": schedule()}, world=world)
         take_steps(net, trainer, *range(answers))
         rates.append([sent.learning_rate for sent in world.made.sent])
     assert rates[1] == rates[0][5:]
@@ -241,7 +229,7 @@ def agreement(algorithm: Any, net: Any = None, extra: dict[str, Any] | None = No
     """What a trainer of these options wants the others to have, too; `extra` are arguments of it."""
     net = net or make_net()
     world = steady_world(flat(net), rank=1)
-    esync.Trainer(net.collect_params(), "sgd", options, algorithm=algorithm, world=world, **(extra or {})).start()
+    sgd_trainer(net, algorithm, options, world=world, **(extra or {})).start()
     _, sizes, limits, settings = world.made.log[0]
     return {"sizes": sizes, "rounds": limits.rounds, **settings}
 

@@ -111,7 +111,7 @@ def test_trainer_leaves_although_another_worker_has_failed_meanwhile() -> None:
 
 def test_trainer_that_has_not_started_or_works_alone_has_nobody_to_tell(caplog) -> None:
     net = make_net()
-    with esync.Trainer(net.collect_params(), "sgd", algorithm="sync", world=World()):
+    with sgd_trainer(net, "sync", world=World()):
         pass
     with local_trainer(net) as trainer:
         take_steps(net, trainer, 0)
@@ -138,8 +138,7 @@ def test_paused_is_no_part_of_an_iteration() -> None:
     world.answers = [(flat(net), True, True)]
     world.device = device = FakeTime()
     world.recorder = PhaseTimer(device.now)
-    options = {"learning_rate": 0.1}
-    trainer = esync.Trainer(net.collect_params(), "sgd", options, algorithm="esync", world=world, run=Records())
+    trainer = sgd_trainer(net, "esync", world=world, run=Records())
     device.time += 50.0
     trainer.start()
     for _ in range(2):

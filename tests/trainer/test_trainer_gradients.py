@@ -57,11 +57,7 @@ def half_backward(net, number: int) -> None:
             {"momentum": 0.0},
             None,
         ),
-        (
-            SyncSwitch(switch_order="1", train_steps=(9,), hparams=("momentum=0.9",), batch_size=BATCH),
-            {},
-            "momentum",
-        ),
+        (SyncSwitch(switch_order="1", train_steps=(9,), hparams=("momentum=0.9",), batch_size=BATCH), {}, "momentum"),
         ("sync", {"optimizer": "adam"}, "Adam's running means"),
         ("async", {"optimizer": "adamw", "wd": 0.1}, "weight decay and Adam's running means"),
         ("sync", {"optimizer": "rmsprop", "centered": True}, "RMSProp's running means"),

@@ -20,8 +20,7 @@ DATA = Path(__file__).parents[3] / "data"
 
 
 @pytest.mark.parametrize(
-    "words",
-    ["-m async", "-m sync-switch --epochs 1", "-m dgs", "-m esync --elastic", "-m sync --compression fp16"],
+    "words", ["-m async", "-m sync-switch --epochs 1", "-m dgs", "-m esync --elastic", "-m sync --compression fp16"]
 )
 def test_worker_with_collective_refuses_flags_that_need_a_server(
     words: str, capsys: pytest.CaptureFixture[str]

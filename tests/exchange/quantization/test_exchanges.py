@@ -32,13 +32,6 @@ def started(
     return MemoryExchanges(asked, workers, weights, servers, bucket_elements, seed)
 
 
-def exact(cluster: MemoryExchanges) -> np.ndarray:
-    """What the rule works on."""
-    return np.concatenate(
-        [cluster.servers[bucket.shard].model.buckets[bucket.index].weights for bucket in cluster.layout.buckets]
-    )
-
-
 @quick
 @given(st.sampled_from(KINDS), st.integers(1, 4), st.integers(1, 3), st.lists(st.integers(1, 60), min_size=1), seeds)
 def test_compressed_rounds_keep_all_workers_identical_and_lose_nothing(
@@ -54,9 +47,9 @@ def test_compressed_rounds_keep_all_workers_identical_and_lose_nothing(
         total_updates += updates
         cluster.round(crowd, updates)
         assert cluster.agrees_with(*crowd)
-    residuals = np.array([worker.codec.encoder.residual for worker in crowd], np.float64)  # type: ignore[attr-defined]
+    residuals = np.array([worker.codec.encoder.residual for worker in crowd], np.float64)
     np.testing.assert_allclose(
-        exact(cluster), initial_weights + (total_updates - residuals).mean(axis=0), rtol=1e-5, atol=1e-6
+        cluster.exact, initial_weights + (total_updates - residuals).mean(axis=0), rtol=1e-5, atol=1e-6
     )
 
 
@@ -68,7 +61,7 @@ def test_compressed_rounds_with_dropped_worker_continue_and_accept_a_replacement
     cluster = started(kind, 3, [2000, 1000], initial_weights, servers=2, bucket_elements=700)
     crowd = cluster.workers
     cluster.round(crowd, [normal(rng, 3000, 0.01) for _ in crowd])
-    before, last = exact(cluster), normal(rng, 3000, 0.01)
+    before, last = cluster.exact, normal(rng, 3000, 0.01)
     for worker in crowd[:2]:
         worker.send(last)
     if sent:
@@ -79,7 +72,7 @@ def test_compressed_rounds_with_dropped_worker_continue_and_accept_a_replacement
         worker.fetch()
     if sent:
         cluster.drop(2)
-    moved = exact(cluster) - before
+    moved = cluster.exact - before
     if kind == "fp16":  # the mean is over who was there, and all of them have sent the same
         np.testing.assert_allclose(moved, last, atol=1e-4)
     assert np.dot(moved, last) > 0
@@ -134,7 +127,7 @@ def test_compressed_round_that_ends_during_replacement_pull_counts_once(kind: st
         side.cluster.wait(lambda: len(asked) == 2)
         first.start(normal(rng, size))
 
-    replacement.store.statuses = ask  # type: ignore[method-assign]
+    replacement.store.statuses = ask
     first.spawn(commit)
     side.cluster.run()
     replacement.send(normal(rng, size))

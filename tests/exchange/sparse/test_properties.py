@@ -121,7 +121,7 @@ def test_compressors_with_everything_sent_equal_their_dense_counterparts(gradien
         expected = [(dropping, 0.25 * gradient), (dgs, velocity), (dgc, 0.25 * gradient)]  # DGC forgets what it sends
         for compressor, dense in expected:
             step = np.zeros(24, np.float32)
-            places, values = compressor.compress(gradient.copy(), 0.25, 0.5)  # type: ignore[attr-defined]
+            places, values = compressor.compress(gradient.copy(), 0.25, 0.5)
             step[places] = values
             np.testing.assert_array_equal(step, dense)
 
@@ -159,12 +159,7 @@ def test_dgc_warm_up_falls_to_its_ratio_and_clips() -> None:
 
 
 @quick
-@given(
-    st.lists(st.integers(1, 300), min_size=1, max_size=5),
-    st.floats(0, 1),
-    st.integers(1, 4),
-    st.integers(0, 2**16),
-)
+@given(st.lists(st.integers(1, 300), min_size=1, max_size=5), st.floats(0, 1), st.integers(1, 4), st.integers(0, 2**16))
 def test_change_tracker_sends_new_values_wherever_something_changed(
     sizes: list[int], density: float, parts: int, seed: int
 ) -> None:
