@@ -74,12 +74,10 @@ def success(figures: RunFigures | None, plan: LaunchPlan, outcome: JobOutcome) -
 def _speedups(figures: RunFigures, plan: LaunchPlan) -> list[str]:
     """Return a line about each baseline that has been run on the same cluster, and logged beside it."""
     try:
-        standalone_runs, _ = load_network(plan.folder_here.parent, (STANDALONE, BASELINE))
+        references, _ = load_network(plan.folder_here.parent, (STANDALONE, BASELINE))
     except OSError:  # the folder cannot be listed; the job's own figures do not depend on it
         return []
-    others = [
-        run.with_target(figures.target).figures for run in standalone_runs if run.folder.name != figures.mode.folder
-    ]
+    others = [run.with_target(figures.target).figures for run in references if run.folder.name != figures.mode.folder]
     same = [other for other in others if on_same_cluster(figures, other)]
     lines = []
     for name, label in ((STANDALONE, f"{STANDALONE_LABEL}, the fastest device alone"), (BASELINE, BASELINE_LABEL)):

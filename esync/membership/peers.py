@@ -52,7 +52,7 @@ class OutgoingConnections:
     """
 
     def __init__(self) -> None:
-        self._inodes: set[int] = set()  # inodes
+        self._inodes: set[int] = set()
         self.established: frozenset[Address] = frozenset()
 
     def connected(self) -> set[Address]:

@@ -167,7 +167,7 @@ def test_shared_host_group_lock_excludes_others_and_who_is_killed_under_it_has_c
     assert three.call(counted) == 3 * 3 * 40
     one.call(add, 1)
     assert three.call(counted) == 3 * 3 * 40 + 1
-    until(lambda: not one.call(alive, 3))
+    until(lambda: not one.call(alive, 3), SECONDS)
     assert one.call(alive, 4)
 
 
@@ -255,7 +255,7 @@ def test_shared_host_group_with_place_taken_exchanges_alone(token, start):
 def test_shared_host_group_with_stopped_holder_of_the_lock_ends_with_its_number(token, start, caplog):
     one, two = start(joined, token, 1, 1.0), start(joined, token, 3)
     two.begin(stop_inside)
-    until(lambda: Path(f"/proc/{two.number}/stat").read_text().split()[2] == "T")
+    until(lambda: Path(f"/proc/{two.number}/stat").read_text().split()[2] == "T", SECONDS)
     with pytest.raises(ChildError, match=f"process {two.number} of this host has kept what the workers share for 1 s"):
         one.call(add, 1)
     os.kill(two.number, signal.SIGCONT)

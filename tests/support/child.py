@@ -80,8 +80,8 @@ def started(*command: str, until: str = "ready", **changes: str) -> Iterator["su
                 pipe.close()
 
 
-def until(condition: Callable[[], Any], limit: float = 60, problem: str = "that has not come true") -> Any:
-    """Wait for a condition; return its value."""
+def until(condition: Callable[[], Any], limit: float = 30, problem: str = "that has not come true") -> Any:
+    """Wait for a condition, up to `limit` seconds; return its value."""
     end = time.monotonic() + limit
     while not (result := condition()):
         assert time.monotonic() < end, problem

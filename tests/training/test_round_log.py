@@ -225,7 +225,7 @@ def test_round_log_on_full_disk_writes_when_there_is_space_again(small_disk, cap
     log = RoundLog(small_disk, "cpu")
     for number in range(1, 11):
         log.round(number, ENTRY)
-    child.until(lambda: caplog.records)
+    child.until(lambda: caplog.records, 20)
     assert "No space left on device; training goes on" in caplog.text
     assert len(list(log.folder.glob("iter-*.txt"))) < 10
     ballast.unlink()
@@ -278,7 +278,7 @@ def test_round_log_on_slow_disk_blocks_training_with_a_message(small_disk, caplo
     ballast = fill(small_disk)
     log = RoundLog(small_disk, "cpu")
     training = start_logging(log, 12)
-    child.until(lambda: "the disk does not keep up with the logs in" in caplog.text)
+    child.until(lambda: "the disk does not keep up with the logs in" in caplog.text, 60)
     assert not training.done()
     assert not list(log.folder.glob("iter-*.txt"))
     ballast.unlink()

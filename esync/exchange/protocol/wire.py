@@ -199,7 +199,8 @@ def unpack(packed: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 def unpack_message(packed: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, list[np.ndarray]]:
     """Return the message at the front of a float32 array, and the MEMBERs behind a COMMIT."""
-    records = iter(np.frombuffer(packed.tobytes(), dtype, packed.nbytes // dtype.itemsize).copy())
+    size = packed.nbytes - packed.nbytes % dtype.itemsize
+    records = iter(packed.view(np.uint8)[:size].copy().view(dtype))
     return next(records), list(takewhile(lambda record: record["kind"] == MEMBER, records))
 
 
