@@ -202,8 +202,9 @@ RULE_BLOCK = 65_536  # values that a rule works on at a time on a CPU: they stay
 
 # --- collectives ----------------------------------------------------------------------------------
 COLLECTIVE = "ps"  # ps, ring, butterfly, binary-blocks, mpi, auto
-COLLECTIVE_BUCKET = 2_097_152  # bytes of the part that each rank sums up of a bucket …
-COLLECTIVE_BUCKET_MAX = 33_554_432  # … and of the largest bucket
+COLLECTIVE_BUCKET = 524_288  # bytes of the part that each rank sums up of a bucket: few enough for the caches …
+COLLECTIVE_CROWDED_BUCKET = 2_097_152  # … and where ranks share cores and wait for them in every step
+COLLECTIVE_BUCKET_MAX = 33_554_432  # bytes of the largest bucket
 COLLECTIVE_MESSAGE = 1_048_576  # bytes of the largest message of MPI
 COLLECTIVE_WINDOW = 4  # buckets on their way at the same time
 COLLECTIVE_SPIN = 0.0005  # seconds since something arrived during which the next look comes at once

@@ -65,7 +65,7 @@ class SharedCollectiveState:
         """Register a worker; the first one initializes the state."""
         if self.round_state is None:
             self.round_state = RoundState(self.slots, True, limits, added=specification.scalars)
-            self.layout = Layout(sizes, 1, bucket_bytes(self.slots) // 4)
+            self.layout = Layout(sizes, 1, bucket_bytes(self.slots, crowded=True) // 4)  # the fewest messages
             self.common = CommonModel(self.layout, specification, self.slots)
             self.weightings = specification.weightings()
             self.carried = modelled(self.model, sizes)

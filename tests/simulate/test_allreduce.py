@@ -16,7 +16,7 @@ def seconds(name: str, ranks: int, size: int, byte_time: float = 0.0) -> float:
     engine = SimulationEngine()
     network = Network(engine, lambda host: Link(BANDWIDTH, LATENCY / 2), [])
     done: dict[int, float] = {}
-    maximum = bucket_bytes(ranks)
+    maximum = bucket_bytes(ranks, crowded=True)
     buckets = [min(maximum, size - at) // 4 for at in range(0, size, maximum)]
     hosts = [f"host-{rank}" for rank in range(ranks)]
     reduce = Allreduce(
@@ -42,7 +42,7 @@ def test_allreduce_of_large_model_is_bound_by_the_bandwidth(name: str) -> None:
 
 
 def test_rule_takes_time_after_the_last_buckets_or_throughout_where_it_takes_longer_than_the_network() -> None:
-    size, last = 100_000_000, config.COLLECTIVE_WINDOW * bucket_bytes(4)
+    size, last = 100_000_000, config.COLLECTIVE_WINDOW * bucket_bytes(4, crowded=True)
     network = seconds("ring", 4, size)
     short, long = 1e-9, 1e-7
     assert network < seconds("ring", 4, size, short) <= network + short * last

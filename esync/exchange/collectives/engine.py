@@ -43,7 +43,7 @@ class CollectiveEngine:
     @property
     def bucket_elements(self) -> int:
         """The most float32 values of a bucket."""
-        return bucket_bytes(self.transport.size) // 4
+        return bucket_bytes(self.transport.size, self.transport.crowded) // 4
 
     def allreduce(self, values: np.ndarray, index: int) -> Coroutine:
         """Return a coroutine that sums bucket `index` over all ranks, in place; start them in order."""

@@ -55,6 +55,8 @@ class MemoryTransfer:
 class MemoryTransport:
     """One rank's end; see `transport.Transport`."""
 
+    crowded = False
+
     def __init__(self, network: MemoryNetwork, rank: int, size: int) -> None:
         self._network, self.rank, self.size = network, rank, size
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ... import config
+from ...runtime.cores import cores
 from ...runtime.errors import ExpectedError
 from .transport import Coroutine, until_done
 
@@ -40,6 +41,7 @@ class MPITransport:
     """One rank of MPI's world; see `transport.Transport`.
 
     Attributes:
+        crowded: see `transport.Transport`.
         sent: bytes passed to MPI to send.
         received: bytes requested from MPI.
     """
@@ -48,6 +50,9 @@ class MPITransport:
         self._mpi = load()
         self._world = self._mpi.COMM_WORLD.Dup()
         self.rank, self.size = self._world.Get_rank(), self._world.Get_size()
+        host = self._world.Split_type(self._mpi.COMM_TYPE_SHARED)
+        self.crowded = bool(self._world.allreduce(host.Get_size() > cores(), self._mpi.LOR))
+        host.Free()
         self.sent = self.received = 0
 
     def isend(self, values: np.ndarray, to: int, tag: int) -> "MPIRequest":

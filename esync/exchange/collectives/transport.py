@@ -35,10 +35,12 @@ class Transport(Protocol):
     Attributes:
         rank: of this process.
         size: number of ranks.
+        crowded: whether any host has more ranks than cores; the same on all ranks.
     """
 
     rank: int
     size: int
+    crowded: bool
 
     def isend(self, values: np.ndarray, to: int, tag: int) -> Request:
         """Start to send; the values must not change until the transfer is done."""
@@ -145,9 +147,10 @@ CONTROL, LENGTH, TEXT = range(3)
 FIRST_BUCKET, BUCKETS = 16, 4096
 
 
-def bucket_bytes(ranks: int) -> int:
-    """Return the most bytes of a bucket."""
-    return min(config.COLLECTIVE_BUCKET * max(ranks, 1), config.COLLECTIVE_BUCKET_MAX)
+def bucket_bytes(ranks: int, crowded: bool) -> int:
+    """Return the largest size of a bucket in bytes; see `Transport` for the arguments."""
+    part = config.COLLECTIVE_CROWDED_BUCKET if crowded else config.COLLECTIVE_BUCKET
+    return min(part * max(ranks, 1), config.COLLECTIVE_BUCKET_MAX)
 
 
 def bucket_tag(index: int) -> int:

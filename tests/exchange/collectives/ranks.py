@@ -73,10 +73,16 @@ def exchanges(transport: MPITransport, case: str) -> None:
 
 
 if __name__ == "__main__":
-    case, transport = sys.argv[1], MPITransport()
+    case = sys.argv[1]
+    if case == "core":
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    transport = MPITransport()
     try:
         if case in ("work", "die", "hang"):
             exchanges(transport, case)
+        elif case == "core":
+            assert transport.crowded == (transport.size > 1)
+            transport.close()
         else:
             sums(transport)
             transport.close()

@@ -32,6 +32,12 @@ def test_mpi_transport_sums_on_three_ranks() -> None:
     assert output.count("fine") == 3, output
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_mpi_ranks_that_share_a_core_are_crowded(ranks: int) -> None:
+    code, output = mpiexec.run(ranks, [[sys.executable, RANKS, "core"]])
+    assert code == 0, output
+
+
 def test_mpi_rank_that_dies_ends_the_job() -> None:
     code, output = run("die")
     assert code != 0
