@@ -142,8 +142,7 @@ class Cluster(MachineCluster):
             flag = f"--{name.replace('_', '-')}"
             words += [flag] if value is True else [flag, str(value)]
         self.esync("launch", str(file), *words)
-        left_out = "preset" in row["flags"]  # its slowest device logs next to no rounds
-        return sum(_rate(device) for device in devices(self.folder) if not left_out or len(entries(device)) > WARM_UP)
+        return sum(_rate(device) for device in devices(self.folder))
 
 
 def _rate(device: Path) -> float:
