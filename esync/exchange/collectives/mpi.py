@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ... import config
-from ...runtime.cores import cores
 from ...runtime.errors import ExpectedError
 from .transport import Coroutine, until_done
 
@@ -51,7 +50,8 @@ class MPITransport:
         self._world = self._mpi.COMM_WORLD.Dup()
         self.rank, self.size = self._world.Get_rank(), self._world.Get_size()
         host = self._world.Split_type(self._mpi.COMM_TYPE_SHARED)
-        self.crowded = bool(self._world.allreduce(host.Get_size() > cores(), self._mpi.LOR))
+        cores = set().union(*host.allgather(os.sched_getaffinity(0)))  # each rank may be bound to some of its own
+        self.crowded = bool(self._world.allreduce(host.Get_size() > len(cores), self._mpi.LOR))
         host.Free()
         self.sent = self.received = 0
 

@@ -74,14 +74,15 @@ def exchanges(transport: MPITransport, case: str) -> None:
 
 if __name__ == "__main__":
     case = sys.argv[1]
-    if case == "core":
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    if case in ("crowded", "uncrowded"):
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[int(os.environ["PMI_RANK"]) if case == "uncrowded" else 0]})
     transport = MPITransport()
     try:
         if case in ("work", "die", "hang"):
             exchanges(transport, case)
-        elif case == "core":
-            assert transport.crowded == (transport.size > 1)
+        elif case in ("crowded", "uncrowded"):
+            assert transport.crowded == (case == "crowded")
             transport.close()
         else:
             sums(transport)
