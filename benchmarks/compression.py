@@ -34,8 +34,6 @@ from harness.timing import in_turns, medians
 
 KINDS = ("none", "fp16", "4bit", "2bit")
 PARTS = ("wire", "traffic", "accuracy")
-#: Target: bytes per second of ASGD ÷ those of compressed ESync.
-FEWER = 40
 WIRE_ROUNDS, WIRE_WARM_UP, WIRE_TURNS = 20, 3, 3
 ROUNDS = 100
 SEEDS = (0, 1)
@@ -151,12 +149,6 @@ def targets(figures: dict[str, Any]) -> list[tuple[str, bool]]:
         verdicts.append((f"fp16: half of the bytes: {share:.3f}", share < 0.51))
         times = half["exchange"] / plain["exchange"]
         verdicts.append((f"fp16: no slower, on loopback: {times:.2f} times as long", times <= 1))
-    runs = figures.get("traffic", {})
-    rate = {name: (run["server_received"] + run["server_sent"]) / run["seconds"] for name, run in runs.items()}
-    for name in rate:
-        if "async" in rate and name.startswith("esync,") and not name.endswith("none"):
-            fewer = rate["async"] / rate[name]
-            verdicts.append((f"{name}: bytes per second 1/{FEWER} of ASGD's: 1/{fewer:.1f}", fewer >= FEWER))
     return verdicts
 
 
