@@ -21,6 +21,7 @@ from ...membership.heartbeats import LAST_ANSWER, Heartbeats
 from ...membership.monitor import SCHEDULER, give_up, monitor_servers
 from ...membership.rendezvous import directory, messages
 from ...membership.rendezvous.directory import StartMonitor
+from ...membership.rendezvous.listening_port import reserved_port
 from ...membership.rendezvous.messages import SERVER
 from ...membership.rendezvous.node_registry import worker_id
 from ...membership.rendezvous.rank_request import asking, requested_rank
@@ -116,6 +117,7 @@ class MXNetStore(KeyedStore):
         start.start()
         with ExitStack() as request:
             requested = requested_rank(cluster.workers)
+            request.enter_context(reserved_port())
             if requested is not None:
                 with watchdog.waiting(cluster.scheduler, start_timeout, Cluster.ADVICE) as wait:
                     request.enter_context(asking(cluster, requested, wait.check))

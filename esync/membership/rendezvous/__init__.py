@@ -10,4 +10,7 @@ lets a replacement that is too early wait forever.
     contacts        connections to the processes, and the verification of registrations
     zmq_transport   the node registry on ZeroMQ, as used by ps-lite
     directory       queries of workers and servers to the scheduler
+    rank_request    a worker asks for a rank before it registers
+    listening_port  the port of a worker, which nobody tries to reach
+    attendance      who is there, and who is awaited
 """

@@ -1,8 +1,7 @@
 """A worker's request for a rank, which it sends before ps-lite registers it.
 
 ps-lite's registration has no field for it. The worker therefore sends the scheduler a separate message
-with the address at which it will listen and the requested rank. For that it chooses the port itself,
-and reserves it until ps-lite uses it.
+with the address at which it will listen and the requested rank.
 """
 
 import fcntl
@@ -40,30 +39,24 @@ def requested_rank(workers: int, environment: Mapping[str, str] = os.environ) ->
 
 @contextmanager
 def asking(cluster: Cluster, rank: int, check: Callable[[], None]) -> Iterator[None]:
-    """Request a rank; within the `with` statement this process must register as a worker.
+    """Request a rank; within the `with` statement this process must register as a worker, which listens at PORT.
 
     Args:
         cluster: the cluster, with the address of the scheduler.
         rank: the requested rank.
         check: called while the scheduler does not answer; raises an exception to give up.
     """
-    before = {name: os.environ.get(name) for name in ("PORT", "DMLC_NODE_HOST")}
-    with socket.socket() as reservation:
-        if not before["PORT"]:
-            reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # lets ps-lite bind it, too
-            reservation.bind(("", 0))
-            os.environ["PORT"] = str(reservation.getsockname()[1])
-        scheduler = cluster.address, cluster.port
-        os.environ["DMLC_NODE_HOST"] = local_address(scheduler)
-        me = Node(WORKER, os.environ["DMLC_NODE_HOST"], int(os.environ["PORT"]), worker_id(rank))
-        try:
-            directory.ask_for_rank(scheduler, me, check)
-            yield
-        finally:
-            for name, value in before.items():
-                os.environ.pop(name)
-                if value is not None:
-                    os.environ[name] = value
+    before = os.environ.get("DMLC_NODE_HOST")
+    scheduler = cluster.address, cluster.port
+    os.environ["DMLC_NODE_HOST"] = local_address(scheduler)
+    me = Node(WORKER, os.environ["DMLC_NODE_HOST"], int(os.environ["PORT"]), worker_id(rank))
+    try:
+        directory.ask_for_rank(scheduler, me, check)
+        yield
+    finally:
+        del os.environ["DMLC_NODE_HOST"]
+        if before is not None:
+            os.environ["DMLC_NODE_HOST"] = before
 
 
 def local_address(scheduler: Address) -> str:
