@@ -1,6 +1,6 @@
 """How long does a step of synchronous SGD take, beside Horovod?
 
-    python benchmarks/peers.py --horovod FOLDER [--turns 3] [--steps 40] [--places machine network] [--json FILE]
+    python benchmarks/peers.py --horovod FOLDER [--workers 2] [--turns 3] [--steps 40] [--places machine network]
 
 FOLDER is a virtual environment with Horovod 0.28.1 for MXNet 1.9.1 and gloo, which has to be built, with CMake
 older than 4:
@@ -11,7 +11,7 @@ older than 4:
     export HOROVOD_WITHOUT_PYTORCH=1 HOROVOD_WITHOUT_TENSORFLOW=1
     pip install --no-build-isolation horovod==0.28.1
 
-Three workers train the same model, as large as ResNet-18, one image a batch (`harness/sgd_step.py`): on this
+Two or three workers train the same model, as large as ResNet-18, one image a batch (`harness/sgd_step.py`): on this
 machine; and in network namespaces with ports of 1 Gbit/s, which take root, iproute2 and sshd. Horovod's
 allreduces go on during backward, as they do by default. All take turns; the median step of each run counts, and
 the median of the runs.
@@ -57,12 +57,14 @@ class Place:
     """Where the workers run.
 
     Attributes:
+        workers: their names, which are those of their hosts in a network.
         folder: of all files.
         inside: words in front of a command that run it where the launchers run.
         hosts: section `hosts` of a description; {}: this machine.
         environment: of Horovod's launcher.
     """
 
+    workers: tuple[str, ...]
     folder: Path
     inside: tuple[str, ...]
     hosts: Mapping[str, Any]
@@ -70,14 +72,14 @@ class Place:
 
     def horovod(self, folder: Path, steps: int) -> float:
         """Return the seconds of a step by Horovod."""
-        command = [str(folder / "bin" / "horovodrun"), "--gloo", "-np", str(len(WORKERS))]
+        command = [str(folder / "bin" / "horovodrun"), "--gloo", "-np", str(len(self.workers))]
         if self.hosts:
-            command += ["--hosts", ",".join(f"{name}:1" for name in WORKERS), "--network-interfaces", "eth0"]
+            command += ["--hosts", ",".join(f"{name}:1" for name in self.workers), "--network-interfaces", "eth0"]
         return self._run([*command, str(folder / "bin" / "python"), str(STEP), "horovod"], steps)
 
     def esync(self, by: str, steps: int) -> float:
         """Return the seconds of a step by this package; `by` is a key of TARGETS."""
-        hub, workers = (HUB, WORKERS) if self.hosts else ("localhost", ("localhost",) * len(WORKERS))
+        hub, workers = (HUB, self.workers) if self.hosts else ("localhost", ("localhost",) * len(self.workers))
         content = {
             **({"hosts": dict(self.hosts)} if self.hosts else {}),
             "scheduler": {"host": hub},
@@ -107,25 +109,25 @@ class Place:
 
 
 @contextlib.contextmanager
-def machine(folder: Path) -> Iterator[Place]:
+def machine(folder: Path, workers: tuple[str, ...]) -> Iterator[Place]:
     """Run all workers on this machine."""
-    yield Place(folder, (), {}, {})
+    yield Place(workers, folder, (), {}, {})
 
 
 @contextlib.contextmanager
-def network(folder: Path) -> Iterator[Place]:
+def network(folder: Path, workers: tuple[str, ...]) -> Iterator[Place]:
     """Run each worker on a machine of its own, a network namespace, in which this host's name is its address.
 
     Gloo listens where the host's name leads, whatever interface Horovod names.
     """
     with contextlib.ExitStack() as stack:
-        for number, name in enumerate((DESK, HUB, *WORKERS), 1):
+        for number, name in enumerate((DESK, HUB, *workers), 1):
             private = Path("/etc/netns") / namespace(name)  # ip netns exec shows its files in /etc
             private.mkdir(parents=True)
             stack.callback(shutil.rmtree, private)
             (private / "hosts").write_text(f"127.0.0.1 localhost\n10.77.0.{number} {socket.gethostname()}\n")
-        machines = stack.enter_context(Machines(folder / "network", (HUB, *WORKERS)))
-        entries = {name: machines.entry(name, env=APART) for name in (HUB, *WORKERS)}
+        machines = stack.enter_context(Machines(folder / "network", (HUB, *workers)))
+        entries = {name: machines.entry(name, env=APART) for name in (HUB, *workers)}
         lines = []
         for name, entry in entries.items():
             machines.limit(name, MEGABITS)
@@ -137,15 +139,18 @@ def network(folder: Path) -> Iterator[Place]:
         ssh.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {folder / "ssh_config"} "$@"\n')
         ssh.chmod(0o755)
         path = {"PATH": f"{ssh.parent}:{os.environ['PATH']}"}
-        yield Place(folder, tuple(machines.inside(DESK)), entries, {**APART, **path})
+        yield Place(workers, folder, tuple(machines.inside(DESK)), entries, {**APART, **path})
 
 
-PLACES: dict[str, Callable[[Path], contextlib.AbstractContextManager[Place]]] = {"machine": machine, "network": network}
+PLACES: dict[str, Callable[[Path, tuple[str, ...]], contextlib.AbstractContextManager[Place]]] = {
+    "machine": machine,
+    "network": network,
+}
 
 
-def measure(name: str, horovod: Path, turns: int, steps: int) -> dict[str, Any]:
+def measure(name: str, workers: int, horovod: Path, turns: int, steps: int) -> dict[str, Any]:
     """Return the seconds of a step in a place, of each run and as medians."""
-    with tempfile.TemporaryDirectory(prefix="peers-") as folder, PLACES[name](Path(folder)) as place:
+    with tempfile.TemporaryDirectory(prefix="peers-") as folder, PLACES[name](Path(folder), WORKERS[:workers]) as place:
         ways = {"horovod": partial(place.horovod, horovod, steps)}
         ways |= {by: partial(place.esync, by, steps) for by in TARGETS}
         runs = in_turns(ways, turns, tell=f"{name}: ")
@@ -156,6 +161,7 @@ def main() -> int:
     """Measure in each place, and print the ratios; return 1 if a target is missed."""
     parser = program.parser(__doc__, program.RESULTS / "peers.json")
     parser.add_argument("--horovod", type=Path, required=True, metavar="FOLDER", help="where Horovod is installed")
+    parser.add_argument("--workers", type=int, choices=(2, 3), default=3, help="(default: %(default)s)")
     parser.add_argument("--turns", type=count, default=3, help="(default: %(default)s)")
     parser.add_argument("--steps", type=count, default=40, help="of each run (default: %(default)s)")
     parser.add_argument("--places", nargs="+", choices=PLACES, default=list(PLACES), help="(default: both)")
@@ -164,8 +170,9 @@ def main() -> int:
         print(why, file=sys.stderr)
         return 2
     figures, reached = read_figures(options.json), True
-    for name in options.places:
-        figures[name] = measure(name, options.horovod.resolve(), options.turns, options.steps)
+    for place in options.places:
+        name = place if options.workers == len(WORKERS) else f"{place}, {options.workers} workers"
+        figures[name] = measure(place, options.workers, options.horovod.resolve(), options.turns, options.steps)
         write_figures(options.json, figures)
         seconds = figures[name]["medians"]
         print(f"{name}: Horovod {1e3 * seconds['horovod']:.1f} ms a step")
