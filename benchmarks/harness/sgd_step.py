@@ -28,6 +28,7 @@ def trainer_of(library: str, net: Any, steps: int) -> tuple[Any, int]:
         import esync
 
         trainer = esync.Trainer(parameters, "sgd", RATE, limits=esync.Limits(rounds=steps))
+        trainer.start()  # now the rank is known
         return trainer, trainer.rank
     if library == "horovod":
         hvd = importlib.import_module("horovod.mxnet")
