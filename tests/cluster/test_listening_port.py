@@ -1,13 +1,10 @@
 """Workers keep off ports to which servers of other jobs try to connect."""
 
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from ..support import child
 from ..support.ports import free_port
 from .harness import SCRIPTS, Cluster
 
@@ -18,6 +15,7 @@ sender = zmq.Context().socket(zmq.DEALER)
 sender.setsockopt(zmq.IDENTITY, b"ps8")
 monitor = sender.get_monitor_socket(zmq.EVENT_CONNECTED)
 sender.connect(f"tcp://127.0.0.1:{sys.argv[1]}")
+print("ready", flush=True)
 if monitor.poll(40_000):
     print("connected", flush=True)
     sys.stdin.read()
@@ -31,20 +29,10 @@ runpy.run_path(sys.argv[2], run_name="__main__")
 """
 
 
-@contextmanager
-def server_of_another_job(port: int) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-c", SERVER, str(port)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
 @pytest.mark.parametrize("slot", ["", "0"])
 def test_worker_takes_a_port_that_no_other_server_tries_to_reach(slot: str, tmp_path: Path) -> None:
     port, program = free_port(), str(SCRIPTS / "ranked_worker.py")
-    with server_of_another_job(port) as server, Cluster(tmp_path, workers=2, seconds=60) as cluster:
+    with child.started("-c", SERVER, str(port)) as server, Cluster(tmp_path, workers=2, seconds=60) as cluster:
         cluster.start("worker-0", ["-c", WORKER, str(port), program], interpreter=True, ESYNC_SLOT=slot)
         assert server.stdout is not None
         assert server.stdout.readline() == "connected\n"
